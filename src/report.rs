@@ -88,7 +88,7 @@ pub enum Event {
     PreconditionerChanged(usize, f64, f64),
     /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
     SwitchedToDouble(usize),
-    /// alpha of the latest CG step and the beta of its direction (0 after a restart), for the Lanczos matrix.
+    /// alpha of the latest CG step, and beta of the direction of this step (0 after a restart), for the Lanczos matrix.
     Coefficients(f64, f64),
 }
 

@@ -1,9 +1,9 @@
 // Multigrid by aggregation on a device (docs/theory/aggregation.md; src/aggregation contains the CPU version). This
 // file defines the matrix of a level during the setup, in double precision, and loops over its rows.
 //
-// A symmetric matrix S is stored as couplings a_ij = -s_ij and row sums e_i = sum_j s_ij. The diagonal is d_i = e_i +
-// sum_j a_ij. Row i has length[i] couplings, which begin at index row_start[i], in ascending order of the columns.
-// Unused memory may follow the couplings of a row.
+// A symmetric matrix S is stored as couplings a_ij = -s_ij and row sums e_i = sum_j s_ij. The diagonal entries are
+// d_i = e_i + sum_j a_ij. Row i has length[i] couplings, which begin at index row_start[i], in ascending order of the
+// columns. Unused memory may follow the couplings of a row.
 //
 // Kernels have up to MAX_BLOCKS thread blocks of THREADS threads and grid-stride loops, unless they state that they
 // use one thread block. In loops over the couplings of a row, LANES threads share the row, so that several loads are in

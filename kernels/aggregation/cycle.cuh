@@ -52,9 +52,10 @@ __device__ inline V multiply_row(const Level<V> &k, uint32_t i, uint32_t lane, V
     return sum_lanes<ROW_THREADS>(sum);
 }
 
-// First half of the cycle on a level. Computes z = omega D^-1 r, a Jacobi step from zero, and the sum of r - A z over
-// each aggregate, which is r of the coarser level. Also computes the first Jacobi step of the coarser level. With small
-// aggregates and one thread per row, several aggregates share a warp; otherwise, a warp processes one aggregate.
+// First half of the cycle on a level. `first_iterate` already contains z = omega D^-1 r, the Jacobi step from zero.
+// Computes the sum of r - A z over each aggregate, which is r of the coarser level. Also computes the first Jacobi step
+// of the coarser level. If one thread processes a row, several aggregates share a warp; otherwise, a warp processes one
+// aggregate.
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
 };
@@ -90,8 +91,8 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
     else descend<LANES>(a);
 }
 
-// Second half of the cycle on a level. Adds the coarse correction to z, executes a Jacobi step, and computes out =
-// first_weight * c + second_weight * z, or out = z if `first_weight` is 0.
+// Second half of the cycle on a level. Adds the coarse correction to z, and executes a Jacobi step. Then computes
+// out = z if `first_weight` is 0, and otherwise out = first_weight * c + second_weight * z.
 template <class V> struct AscendArgs {
     Level<V> level;
     const V *coarse_z; // null pointer: coarsest level

@@ -108,10 +108,12 @@ __device__ inline void bound_row_lengths(const GalerkinArgs &g) {
 // couplings and of row sums over aggregates. Terms are added in the order of the nodes of an aggregate, and of the
 // columns within a node.
 //
-// The functions sum_by_... process one coarse row with `count` fine couplings; `sum_by_warp` allows up to
-// MAX_WARP_COUPLINGS. coarse.row_start must contain the start of each row. The functions store the couplings of the
-// coarse row, and return their number. They add these couplings to `sum`. They add couplings to nodes outside all
-// aggregates to `row_sum`. If a warp executes a function, `sum` and `row_sum` are partial sums of each lane.
+// Each function sum_by_... computes one coarse row from its `count` fine couplings. `sum_by_warp` allows up to
+// MAX_WARP_COUPLINGS of them. coarse.row_start must contain the start of each row. A function
+// - stores the couplings of the coarse row, and returns the number of these couplings;
+// - adds the values of these couplings to `sum`;
+// - adds the values of the fine couplings to nodes outside all aggregates to `row_sum`.
+// If a warp executes the function, each lane has its own partial sums `sum` and `row_sum`.
 constexpr int MAX_WARP_COUPLINGS = 64;
 // A fine coupling, and the aggregate of its column.
 struct FineCoupling {
@@ -166,8 +168,8 @@ __device__ inline uint32_t sum_by_one_thread(const GalerkinArgs &g, uint32_t row
 }
 
 // Sums the couplings of a coarse row with one warp. Each lane has up to two fine couplings. For each neighbouring
-// aggregate, the lane with the first coupling to this aggregate adds all couplings to it. The index of this sum in the
-// row is the number of neighbouring aggregates with a lower number.
+// aggregate, the lane with the first coupling to this aggregate sums all couplings to this aggregate. The index of the
+// sum in the coarse row is the number of neighbouring aggregates with a lower number.
 __device__ inline uint32_t sum_by_warp(const GalerkinArgs &g, uint32_t row, uint32_t count, double &row_sum,
     double &sum) {
     constexpr int COUPLINGS_PER_LANE = MAX_WARP_COUPLINGS / 32;
@@ -224,8 +226,9 @@ struct Node {
 };
 
 // Sums the couplings of a coarse row with one warp, if there is at most one fine coupling per lane. For each
-// neighbouring aggregate, the first lane with a coupling to this aggregate adds all couplings to it, in the order of
-// the lanes. The index of this sum in the row is the number of neighbouring aggregates with a lower number.
+// neighbouring aggregate, the first lane with a coupling to this aggregate sums all couplings to this aggregate, in the
+// order of the lanes. The index of the sum in the coarse row is the number of neighbouring aggregates with a lower
+// number.
 __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uint32_t count, const Node &node,
     double &row_sum, double &sum) {
     const uint32_t lane = threadIdx.x % 32, row_start = g.coarse.row_start[row];

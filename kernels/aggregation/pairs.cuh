@@ -28,7 +28,7 @@ struct PairArgs {
 };
 
 // Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), which is small for strongly coupled
-// pairs (Napov and Notay 2012). The last fraction is replaced by 0 unless e_i and e_j are positive.
+// pairs (Napov and Notay 2012). If e_i or e_j is not positive, the last fraction is replaced by 0.
 __device__ inline double pair_quality(const Couplings &c, uint32_t i, uint32_t j, double a) {
     const double di = c.diagonal[i], dj = c.diagonal[j], ei = c.row_sum[i], ej = c.row_sum[j];
     const double half_harmonic_mean = ei > 0.0 && ej > 0.0 ? ei * ej / (ei + ej) : 0.0;
@@ -98,10 +98,10 @@ __device__ inline void point_at_neighbour(const PairArgs &p) {
     });
 }
 
-// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, where G is the set of the n
-// <= N nodes. A_G is the matrix with the couplings inside G and with the row sums e_i of A. D_G contains the diagonal
-// entries d_i of A, which also include couplings that leave G. The matrix is scaled by D_G^-1/2 on both sides and
-// eliminated with diagonal pivoting. All indices are constants, so that the arrays stay in registers.
+// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, where G is the set of the
+// nodes nodes[0] .. nodes[n - 1]. A_G is the matrix with the couplings inside G and with the row sums e_i of A. D_G
+// contains the diagonal entries d_i of A, which also include couplings that leave G. The matrix is scaled by D_G^-1/2
+// on both sides and eliminated with diagonal pivoting. All indices are constants, so that the arrays stay in registers.
 template <int N>
 __device__ inline bool passes_quality_test(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
     double m[N][N], d[N], inverse_root[N], diagonal_sum = 0.0;
@@ -219,7 +219,8 @@ template <int N> __device__ inline void match_nodes(const PairArgs &p) {
 // Arguments of mark_first and number_aggregates, which number the aggregates after the last round of a pass.
 struct NumberArgs {
     const uint32_t *partner;
-    // 1 if a row begins an aggregate (mark_first), else 0; later the exclusive prefix sums.
+    // After mark_first, 1 if the row begins an aggregate, and 0 otherwise. In number_aggregates, the exclusive prefix
+    // sums of these values: the number of the aggregate that the row begins.
     uint32_t *aggregate_number;
     uint32_t *aggregate_of_row; // aggregate of each row of the level
     const uint32_t *nodes;      // `width` nodes of each row; null: the row itself

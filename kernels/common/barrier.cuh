@@ -29,7 +29,7 @@ __device__ inline unsigned load_acquire(const unsigned *address) {
 #endif
 
 // Waits until all `count` thread blocks of the launch have called this function as often as this thread block. `phase`
-// is the number of calls of this thread block so far; the function increments it.
+// is the number of earlier calls by this thread block; the function increments `phase`.
 __device__ inline void grid_barrier(BarrierCounts *counts, unsigned &phase, unsigned count) {
     ++phase;
     __syncthreads();
@@ -62,8 +62,8 @@ __device__ inline void wait_for_partial_sums(BarrierCounts *counts, unsigned upd
 }
 
 // Ends the use of the barrier. Each of the `count` thread blocks must call this function as its last use of the
-// barrier. The last one to call it stores `epoch`, and resets the other counters for the next launch, because no thread
-// block waits at the barrier any longer.
+// barrier. When the last thread block calls this function, no thread block waits at the barrier any longer. The last
+// thread block therefore stores `epoch`, and resets the other counters for the next launch.
 __device__ inline void leave_barrier(BarrierCounts *counts, unsigned phase, unsigned epoch, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0 && arrive(&counts->arrived_blocks) + 1 == count * (phase + 1)) {

@@ -71,14 +71,14 @@ __device__ inline uint64_t nanoseconds() {
 #endif
 }
 
-// Computes the sum over a warp in a fixed order, by pairwise exchange.
+// Computes the sum of v over a warp in a fixed order, by pairwise exchange.
 template <class T> __device__ inline T warp_sum(T v) {
     for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
     return v;
 }
 
 // Computes the sum of v over a thread block in a fixed order: pairwise within warps, and then over the warps in order.
-// All threads return the same value.
+// The function returns the same value in all threads.
 __device__ inline double block_sum(double v) {
     __shared__ double warp_sums[32];
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
@@ -104,8 +104,8 @@ __device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
 
 // Returns whether this thread block is the last of the launch to call this function. The last thread block can read all
-// values that the other thread blocks have written before. Which thread block is the last differs from run to run, but
-// results do not depend on it.
+// values that the other thread blocks have written before. Which thread block is the last may differ from run to run,
+// but results do not depend on this.
 __device__ inline bool is_last_block(unsigned *ticket) {
     __shared__ bool is_last;
     __threadfence();
@@ -148,7 +148,8 @@ template <class Then> __device__ inline void sum_blocks(double sum, double *part
 // Returns the bits of |v|. As integers, these bits have the order of the magnitudes; NaN is the largest.
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
 
-// Atomic operations that are system-wide, because several devices may update the same location at the same time.
+// The following atomic operations are system-wide, because several devices may update the same location at the same
+// time.
 __device__ inline void atomic_max(uint64_t *address, uint64_t v) {
     if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(address), static_cast<unsigned long long>(v));
 }

@@ -1,10 +1,10 @@
 // Connected components by trees over numbered nodes, as in ECL-CC (J. Jaiganesh, M. Burtscher, A high-performance
 // connected components implementation for GPUs, HPDC 2018).
 //
-// The parent of a node is in the same component and does not have a larger number. The entry of a root is its own
-// number, or the bit IS_ROOT with other data. Two trees are joined by compare-and-swap, and the root with the smaller
-// number remains the root. The final root of a node is therefore the first node of its component, for any order of the
-// threads.
+// The parent of a node is in the same component and does not have a larger number. In the array `parent`, the entry of
+// a node is the number of its parent. The entry of a root is its own number, or the bit IS_ROOT with other data. Two
+// trees are joined by compare-and-swap, and the root with the smaller number remains the root. The final root of a node
+// is therefore the first node of its component, for any order of the threads.
 #pragma once
 #include "device.cuh"
 

@@ -5,9 +5,9 @@
 //
 //     A_kk = P^-1,   A_kj = P^-1 A_kj,   A_ik = -A_ik P^-1,   A_ij = A_ij - A_ik P^-1 A_kj.
 //
-// A thread block computes a tile of SIDE x SIDE entries. It reads one buffer and writes another one, so that no thread
-// block reads values that others write. The thread block whose tile contains the next pivot block also inverts this
-// block, in 16 dependent steps.
+// A thread block computes a tile of SIDE x SIDE entries. It reads the matrix from one buffer and writes the result to
+// another buffer, so that no thread block reads values that other thread blocks write. The thread block whose tile
+// contains the next pivot block also inverts this block, in 16 dependent steps.
 //
 // For each null vector u of the matrix, whose entries are 0 and 1, the caller removes one unknown by setting its row
 // and column to zero. Let G be the inverse for the remaining unknowns, let k = u^T u, and let Q be the product of the
@@ -20,8 +20,8 @@ namespace inverse {
 
 constexpr int THREADS = 256;
 constexpr int PIVOTS = 32, SIDE = 64;
-// A pivot of at most this fraction of its diagonal entry is a rounding error. Row and column of its unknown are then
-// set to zero in the inverse.
+// A pivot that is at most this fraction of the unknown's diagonal entry before the elimination is a rounding error. The
+// row and the column of this unknown are then set to zero in the inverse.
 constexpr double ZERO_PIVOT = 1e-14;
 struct InverseArgs {
     const double *source;
@@ -46,8 +46,8 @@ struct TwoPivots {
 };
 
 // Inverts a block of 32 x 32 entries, two pivots at a time. e[q] is the entry in row threadIdx.x / 32 + 8 q and column
-// threadIdx.x % 32. `count`: number of unknowns from the first one of the block on; if it is below 32, the remaining
-// rows and columns are padding.
+// threadIdx.x % 32. `count` is the number of unknowns of the matrix from the first unknown of this block on. If `count`
+// is below 32, the remaining rows and columns of the block are padding.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least_pivots[PIVOTS];
@@ -170,16 +170,16 @@ __device__ inline void execute_step(const InverseArgs &a) {
 
 // The array `null_vector_of` has one word per unknown. The bit IS_REMOVED of this word marks the unknown that is
 // removed for a null vector. The other bits contain the number of the null vector to which the unknown belongs, counted
-// from 1, or 0 if it belongs to none.
+// from 1, or 0 if the unknown belongs to no null vector.
 constexpr uint32_t IS_REMOVED = 1u << 31;
 // Largest number of unknowns for `find_null_vectors`, which uses one thread per unknown.
 constexpr int MAX_UNKNOWNS = 1024;
 
-// Finds the null vectors of a matrix. There is one for each component of at least two unknowns in which all row sums
-// are zero; its entries are 1 in this component, and 0 elsewhere. Returns `null_vector_of` of all unknowns, in shared
-// memory. Executed by one thread block of MAX_UNKNOWNS threads; thread k < n has unknown k. `has_row_sum`: whether the
-// row sum of this thread's unknown is not zero. If the thread has an unknown, for_each_neighbour(f) must call f(q) for
-// each unknown q that is coupled to it.
+// Finds the null vectors of a matrix. There is one null vector for each component of at least two unknowns in which all
+// row sums are zero. Its entries are 1 in this component, and 0 elsewhere. Returns `null_vector_of` of all unknowns, in
+// shared memory. Executed by one thread block of MAX_UNKNOWNS threads; thread k < n has unknown k. `has_row_sum`:
+// whether the row sum of this thread's unknown is not zero. If the thread has an unknown, for_each_neighbour(f) must
+// call f(q) for each unknown q that is coupled to it.
 template <class Each>
 __device__ inline const uint32_t *find_null_vectors(int n, bool has_row_sum, Each for_each_neighbour) {
     __shared__ unsigned root[MAX_UNKNOWNS], last_unknown[MAX_UNKNOWNS], null_vector_of[MAX_UNKNOWNS],
@@ -224,10 +224,10 @@ struct NullVectorArgs {
     int n, adds_shift;
 };
 
-// Processes the rows whose unknown belongs to a null vector u. Of such a row, only the entries in the columns of the
-// unknowns of u change: their mean is subtracted from them and, with `adds_shift`, 1 / (c k^2) is added. Stores the
-// transpose of the result for all rows, so that a second call does the same for the columns. One thread block processes
-// a row.
+// Processes the rows whose unknown belongs to a null vector u. In such a row, only the entries in the columns of the
+// unknowns of u change. The mean of these entries is subtracted from each of them. With `adds_shift`, 1 / (c k^2) is
+// added to each. Stores the transpose of the result for all rows, so that a second call does the same for the columns.
+// One thread block processes a row.
 __device__ inline void project_inverse(const NullVectorArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *source = a.source + int64_t(row) * a.n;

@@ -2,8 +2,8 @@
 // of a vector, in any storage.
 //
 // The cells are divided into slots. All cells of a slot have the same label. `slot_sums` adds the cells of each slot,
-// and `label_sums` adds the slots of each label, in a fixed order. The slots depend on the labels only, and are listed
-// once per matrix. Each family has its own slots, and its own kernels `slot_sums` and `shift`
+// and `label_sums` adds the sums of the slots of each label, in a fixed order. The slots depend on the labels only, and
+// are listed once per matrix. Each family has its own slots, and its own kernels `slot_sums` and `shift`
 // (kernels/dpcg/labelled.cuh, kernels/rrb/projection.cuh).
 #pragma once
 #include "scalars.cuh"
@@ -41,9 +41,9 @@ struct LabelledArgs {
     int64_t count;     // number of runs; in `dpcg`, number of cells
     const Slot *slots; // null in `rrb`, as are `items` and `index_by_label`
     const uint32_t *items, *index_by_label;
-    const uint32_t *label_start;     // first slot of each label, in the order of labels
+    const uint32_t *label_start;     // index of the first slot of each label; slots are ordered by label
     const unsigned long long *cells; // number of cells of each label
-    double *sums;                    // sum of each slot, at its index in the order of labels
+    double *sums;                    // sum of each slot; slots are ordered by label
     double *totals;                  // of each label: sum, sum of magnitudes, mean, stored mean
     double *g;                       // receives the sum of each label; may be null
     void *v;                         // the vector, in double or single precision
@@ -59,16 +59,16 @@ __device__ inline double summand(const LabelledArgs &a, double v) {
     return a.summand_kind == VALUES ? v : a.summand_kind == MAGNITUDES ? fabs(v) : v != 0.0 ? 1.0 / v : 0.0;
 }
 
-// Returns the number that `shift` adds to the values of a label: minus their mean. With `restores_mean`, it also adds
-// the stored mean.
+// Returns the number that `shift` adds to the values of a label: the negative of their mean, plus the stored mean if
+// `restores_mean` is set.
 __device__ inline double shift_of(const LabelledArgs &a, uint32_t label) {
     const double *totals = a.totals + 4 * int64_t(label);
     return (a.restores_mean ? totals[3] : 0.0) - totals[2];
 }
 
-// For each label, adds the sums of its slots. The result depends on `summand_kind`. VALUES: sum and mean. MAGNITUDES:
-// sum of magnitudes. INVERSES: sum of inverses, times the square of the mean from the last call with VALUES. A thread
-// block processes a label.
+// For each label, adds the sums of its slots. `summand_kind` determines what is stored. VALUES: sum and mean.
+// MAGNITUDES: sum of magnitudes. INVERSES: sum of inverses, times the square of the mean from the last call with
+// VALUES. A thread block processes a label.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {

@@ -2,10 +2,9 @@
 #pragma once
 #include "device.cuh"
 
-// Returns b - (center v_0 + sum_j a_j v_j), computed as b - (s v_0 + sum_j a_j (v_j - v_0)) with s = center - sum_j
-// |a_j|. For positive a_j, v_j + v_0 replaces v_j - v_0. s is computed with compensated summation: `rounding` contains
-// the rounding errors of the additions.
-// src/stencil/residual.rs states the reasons.
+// Returns b - (center v_0 + sum_j a_j v_j), computed as b - (s v_0 + sum_j a_j (v_j - v_0)) with
+// s = center - sum_j |a_j|. For positive a_j, v_j + v_0 replaces v_j - v_0. s is computed with compensated summation:
+// `rounding` contains the rounding errors of the additions. src/stencil/residual.rs states the reasons.
 template <int N> __device__ inline double residual_of_row(
     double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
     double row_sum = center, rounding = 0.0, differences = 0.0;

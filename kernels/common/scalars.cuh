@@ -16,7 +16,7 @@ struct Step {
 // Scalars of a solve on the device. Before the loop, the host or the kernel rrb_start_loop writes the limits of
 // the loop (`threshold` to `pause_at`) and resets the state of the loop.
 struct LoopScalars {
-    double per_unit; // 1 / unit, where unit is the scale factor of M: formats in f32 and bf16 store M / unit
+    double per_unit; // 1 / unit, where unit is the scale factor of M: in f32 and bf16, M / unit is stored
     double threshold;
     double vanishing; // if the 2-norm of a residual is at most this number, its square may have underflowed
     int64_t iterations;
@@ -45,7 +45,7 @@ struct Scalars : LoopScalars {
 };
 
 // Copies all fields before `b_norm2`. They include all fields that a scalar update and the end of an iteration change.
-// The first threads of a thread block copy 8 bytes each. If one thread copied all of them, each write would delay the
+// The first threads of a thread block copy 8 bytes each. If one thread copied all fields, each write would delay the
 // next read.
 __device__ inline void copy_loop_scalars(LoopScalars &to, const LoopScalars &from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
@@ -56,8 +56,8 @@ __device__ inline void copy_loop_scalars(LoopScalars &to, const LoopScalars &fro
 // Stage of a solve. It selects what a kernel does with its sums. CONFIRM is like START, but after the end of a loop.
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
-// The following functions are those of src/krylov/decisions.rs. One thread executes them. Those with the result Code
-// return RUNNING, or the reason for which the loop ends.
+// The following functions are those of src/krylov/decisions.rs. One thread executes them. Functions that return a Code
+// return RUNNING if the loop continues, and otherwise the reason for its end.
 
 // Returns whether `product` is not positive and may have underflowed, because the residual norm is at most `vanishing`.
 __device__ inline bool has_vanished(const LoopScalars &s, double product) {
@@ -96,8 +96,8 @@ __device__ inline Code set_sigma(LoopScalars &s, double sigma) {
 }
 
 // Updates the scalars between the forward and the backward half of the cycle, when <r, M^-1 r> and <r, r> are known.
-// Outside a loop, only stores these two values; with CONFIRM, only if the loop has ended. `ring` is the ring buffer in
-// the thread that writes it, and null in all other threads.
+// Outside a loop, only stores these two values; in the stage CONFIRM, only if the loop has ended. `ring` is the ring
+// buffer in the thread that writes it, and null in all other threads.
 __device__ inline void update_with_sums(LoopScalars &s, Step *ring, double rho, double norm2, int stage) {
     if (stage == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
@@ -146,15 +146,16 @@ struct ScalarArgs {
     int stage;
 };
 
-// Updates the scalars when all partial sums are available. Called by one thread block, or by all thread blocks with a
-// copy of the scalars each.
+// Updates the scalars when all partial sums are available. Called by one thread block, or by all thread blocks, each
+// with its own copy of the scalars.
 __device__ inline void update_scalars(const ScalarArgs &a, LoopScalars &s, Step *ring) {
     if (a.stage == LOOP && s.loop_ended) return;
     double rho = thread_sum(a.rho_partial, a.rho_count), norm2 = thread_sum(a.norm_partial, a.norm_count);
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
-        // In the loop, the forward half of the cycle has written the other array r of colour b1.
+        // There are two arrays for r at b1. In the loop, the forward half of the cycle has written the array that was
+        // not current, which becomes current here.
         if (a.stage == LOOP) s.parity ^= 1;
         update_with_sums(s, ring, rho * s.per_unit, norm2, a.stage);
     }
@@ -170,7 +171,7 @@ __device__ inline void update_scalars(const ScalarArgs &a) {
 }
 
 // Determines in advance whether the convergence test will end the loop. Called by one thread block when the partial
-// sums of <r, r> are available. If the test will be satisfied, later kernels skip the coarse levels.
+// sums of <r, r> are available. If the test will end the loop, later kernels skip the coarse levels.
 __device__ inline void check_convergence_ahead(const ScalarArgs &a) {
     LoopScalars &s = *a.scalars;
     if (a.stage == LOOP && s.loop_ended) return;

@@ -1,6 +1,6 @@
 // Vectors of a solve, for the families whose vectors are arrays of cells: loops over cells, sums over all cells, vector
-// operations of PCG, and copies between the caller's arrays and vectors. For a general matrix, the box is one row of
-// cells, one cell per unknown.
+// operations of PCG, and copies between the caller's arrays and vectors. For a general matrix, the box of cells
+// (`CellBox`) is a single row, with one cell per unknown.
 //
 // Unless stated otherwise, kernels over cells have at most MAX_BLOCKS thread blocks of THREADS threads, and a
 // grid-stride loop. A kernel moves 8 bytes per cell for each array in its description.
@@ -14,7 +14,7 @@ namespace vectors {
 
 constexpr int THREADS = 256;
 // Maximum number of thread blocks. It does not depend on the device, so that sums have the same order on every device.
-// It is four blocks per multiprocessor of a device with 132 multiprocessors.
+// The number is four blocks per multiprocessor on a device with 132 multiprocessors.
 constexpr int MAX_BLOCKS = 528;
 // Number of thread blocks per multiprocessor that CELL_KERNEL guarantees.
 constexpr int RESIDENT_BLOCKS = 4;
@@ -59,8 +59,8 @@ struct Sum {
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Returns whether the loop of a recorded graph has ended. If so, the kernel that computes the last sum of the iteration
-// also sets `loop_ended` and ends the WHILE node.
+// Returns whether the loop of a recorded graph has ended. If the loop has ended, the kernel that computes the last sum
+// of the iteration also sets `loop_ended` and ends the WHILE node.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.sum_use >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -289,8 +289,8 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
 } // namespace vectors
 
 // Defines the kernel NAME, whose only argument is a struct ARGS of the namespace SPACE. The kernel passes this
-// structure to the function that the remaining macro arguments name. There may be several of them, because the name may
-// contain commas.
+// structure to the function that the remaining macro arguments name. There may be several remaining arguments, because
+// the name of the function may contain commas.
 #define CELL_KERNEL(SPACE, NAME, ARGS, ...)                                                                            \
     extern "C" __global__ void __launch_bounds__(vectors::THREADS, vectors::RESIDENT_BLOCKS)                           \
         NAME(const __grid_constant__ SPACE::ARGS a) {                                                                  \

@@ -27,7 +27,7 @@ struct CoarseningArgs {
     int is_coarsened[3];
     int odd_count; // compute_weights: number of odd indices of the points to process
     CellMatrix m; // the caller's matrix
-    double scale; // factor of the caller's matrix
+    double scale; // factor by which the caller's matrix is multiplied
     void *c; // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
     void *diagonal, *inverse; // of the finest grid in compute_conductances, of the coarse grid in compute_coarse_grid
@@ -35,7 +35,7 @@ struct CoarseningArgs {
     double *weights; // unrounded weights
     void *rounded_weights; // weights rounded to T
     Strides strides; // of both arrays of weights
-    double *cubes; // matrices of the cubes of a slab, entry by entry
+    double *cubes; // matrices of the cubes of a slab: entry 0 of all cubes, then entry 1 of all cubes, ...
     int first_cube_plane, cube_planes; // planes of cubes in the slab
     int first_point_plane, point_planes; // planes of points in the slab
     void *coarse_conductances;
@@ -149,9 +149,9 @@ __device__ inline void compute_weights_of(const CoarseningArgs &a, int odd_bits,
     double numerator[8] = {}, sum = 0.0, diagonal = a.row_sums[p];
     for_each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
         diagonal += c;
-        // In a direction of `odd_bits` in which the offset is nonzero, the index of the neighbour is even.
-        // `moved_directions` contains these directions, which are not in the odd_bits of the neighbour. `side` contains
-        // those of them in which the neighbour is after p.
+        // `moved_directions`: the directions of `odd_bits` in which the offset is nonzero. In these directions, the
+        // index of the neighbour is even, so the odd_bits of the neighbour do not contain them. `side`: those of these
+        // directions in which the neighbour is after p.
         int moved_directions = 0, side = 0;
         for (int d = 0; d < 3; ++d) {
             moved_directions |= (odd_bits >> d & 1 && o.d[d] != 0) << d;
@@ -301,9 +301,12 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
     });
 }
 
-// Computes the coarse grid in the planes of a slab: conductances in T, row sums, diagonals and Jacobi divisors max(D,
-// (D + sum |c|)/2) / 0.8. D is computed from the rounded conductances, so that constants remain in the null space if
-// the row sums are zero.
+// Computes the coarse grid in the planes of a slab: conductances c in T, row sums, diagonals D, and the reciprocals of
+// the Jacobi divisors
+//
+//     max(D, (D + sum |c|) / 2) / 0.8.
+//
+// D is computed from the rounded conductances, so that constants remain in the null space if the row sums are zero.
 template <class T> __device__ inline void compute_coarse_grid(const CoarseningArgs &a) {
     T *c = static_cast<T *>(a.coarse_conductances), *diagonal = static_cast<T *>(a.diagonal);
     T *inverse = static_cast<T *>(a.inverse);

@@ -22,7 +22,9 @@ struct CoarseMatrixArgs {
     const uint16_t *region; // region of each cell; n: no region
     CellLabels singular;    // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
-    unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
+    // Three words per pair r <= s of regions, from index 3 (r (n + 1) + s) on, where s = n represents no region. They
+    // contain the sum of -a_ij if r < s, and the sum of e_i if r = s, multiplied by `scale` and split by add_exactly.
+    unsigned long long *sums;
     const uint32_t *null_vector_of;  // null vector of each unknown, 0: none; IS_REMOVED is set for removed unknowns
     double *matrix, *diagonal;
     int n, unused;

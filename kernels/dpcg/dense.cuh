@@ -1,7 +1,9 @@
 // Dense symmetric positive semidefinite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to
 // MAX_VECTORS unknowns (src/cuda/launch/dpcg.rs), and the coarsest matrix of multigrid with up to MAX_UNKNOWNS
-// unknowns. If E has null vectors u, E plus the sum of the shifts c u u^T is inverted. Its inverse is the pseudoinverse
-// of E plus u u^T / (c k^2) for each u, with k = u^T u.
+// unknowns. If E has null vectors u, a shift c u u^T is added to E for each of them before the inversion. With the
+// pseudoinverse E^+ of E and k = u^T u, the inverse of the shifted matrix is
+//
+//     E^+ + sum over all null vectors u of u u^T / (c k^2).
 #pragma once
 #include "../common/inverse.cuh"
 #include "box.cuh"
@@ -33,8 +35,9 @@ __device__ inline void find_shifts(const NullVectorArgs &a) {
     }
 }
 
-// Computes the largest magnitudes of the inverse `source`, and of E_rr + c, where c is the shift of the null vector of
-// unknown r, or 0.
+// Computes the two values of `largest`: the largest magnitude of all entries of the inverse `source`, and the largest
+// |E_rr + c| of all unknowns r. Here c is the factor of the shift of the null vector that contains unknown r, or 0 if
+// there is none.
 __device__ inline void find_condition(const NullVectorArgs &a) {
     uint64_t largest_inverse = 0, largest_diagonal = 0;
     for_each_cell(int64_t(a.n) * a.n, [&](int64_t k) {

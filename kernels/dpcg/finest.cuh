@@ -3,12 +3,13 @@
 // divides r by a power of two near its norm, rounds the quotient, and stores it for the other sweeps. The last sweep
 // writes z = M^-1 r in f64. vertex.cuh describes the storage.
 //
-// In a sweep, a thread block processes a tile plane by plane in ascending order, with one thread per pair of cells (2
-// I, 2 I + 1). In step k, it updates the first colour in plane k, and then the second colour in plane k - 1. A pair has
-// one cell of each colour, and the cell above a cell has the other colour. The values above, below and in the pair are
-// therefore in registers of the thread. Values of other pairs are read from shared memory. The tile is extended by one
-// pair on each side in x, and by two planes below and above. On each side in y, it is extended by one row in a sweep
-// from zero, and by two rows in other sweeps. The first colour is also updated in the extension.
+// In a sweep, a thread block processes a tile plane by plane in ascending order, with one thread per pair of cells. The
+// cells of a pair have the indices 2 I and 2 I + 1 in x. In step k, the block updates the first colour in plane k, and
+// then the second colour in plane k - 1. A pair has one cell of each colour, and the cell above a cell has the other
+// colour. The values above, below and in the pair are therefore in registers of the thread. Values of other pairs are
+// read from shared memory. The tile is extended by one pair on each side in x, and by two planes below and above. On
+// each side in y, it is extended by one row in a sweep from zero, and by two rows in other sweeps. The first colour is
+// also updated in the extension.
 //
 // Memory traffic per cell for T of 4 bytes, in bytes: a sweep 28 (from zero 32; after the coarse-grid correction 7
 // more; the last sweep 40); residual and restriction 31. If all directions are coarsened, only the weights of points
@@ -179,8 +180,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
             column.is_cell(first_plane - 2, 1 - q) ? column.c(2, 0, column.index(first_plane - 2, 1 - q)) : T(0));
     Row<T> previous_second_equation = {};
     // `previous_second_equation` is the equation of the second colour in plane k - 1. `initial_x` is the initial x of
-    // the second colour in planes k - 1, k and k + 1. `relaxed_x` is the new x of the first colour in planes k - 2, k -
-    // 1 and k.
+    // the second colour in the planes k - 1, k and k + 1. `relaxed_x` is the new x of the first colour in the planes
+    // k - 2, k - 1 and k.
     T initial_x[3] = {column.initial_value(first_plane - 2).value(), column.initial_value(first_plane - 1).value(),
         column.initial_value(first_plane).value()};
     T relaxed_x[3] = {0, 0, 0};

@@ -1,5 +1,5 @@
-// A PCG iteration in two passes over memory, with a Neumann series K = sum_{m=0..ORDER} (-L D^-1)^m of A = L + D + L^T
-// and M^-1 = K^T D^-1 K (ORDER = 0: Jacobi), as in src/dpcg/cpu/fused.rs:
+// A PCG iteration in two passes over memory, as in src/dpcg/cpu/fused.rs. The preconditioner is M^-1 = K^T D^-1 K,
+// where K = sum_{m=0..ORDER} (-L D^-1)^m is a truncated Neumann series, and A = L + D + L^T. ORDER = 0 is Jacobi.
 //
 //     descend, planes upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>
@@ -107,8 +107,9 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.top = ldg(a.m.top[c]);
 }
 
-// Ends `descend`: adds <r, r> and <r, M^-1 r> over all thread blocks. In a loop, the last block then updates the
-// scalars or, if v is not computed, stores <r, r>. At the start of a solve, it stores <r, M^-1 r>.
+// Ends `descend` and `advance_residual`: the last thread block adds the contributions of all blocks to <r, r> and
+// <r, M^-1 r>. In a loop, this block then updates the scalars or, if v is not computed, stores <r, r>. At the start of
+// a solve, it stores <r, M^-1 r>.
 __device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);

@@ -26,7 +26,7 @@ struct CellFindings {
     uint64_t outward_counts[3];       // number of entries that point out of the box
     uint64_t first_outward;           // the first of these, ordered by row of cells, then array, then column
     uint64_t neumann_row_sum;         // largest row sum of |L D^-1|
-    double strength[3];               // per direction, the sum over rows of -couplings / center
+    double strength[3];               // per direction: sum over all rows of -(sum of the couplings) / center
     // Numbers of uncoupled cells, of components, and of coupled cells with a nonzero row sum.
     unsigned long long uncoupled_cells, component_count, regular_cells;
     unsigned long long group_count;   // number of groups of strong couplings

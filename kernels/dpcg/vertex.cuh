@@ -29,9 +29,9 @@ constexpr int MAX_GRIDS = 64;
 
 // Index arithmetic of the weights. Let I = floor(p/2) be the coarse index of the fine point p. A weight of p has one
 // digit per coarsened direction: 0 if the index of p is even; otherwise 1 if the weight belongs to the coarse point
-// before p, and 2 if it belongs to the one after p. The weight with the digits x, y, z is stored at index I in row x +
-// 3 y + 9 z - 1 of the rows of weights for a coarse row. A direction that is not coarsened has no digit, and the
-// factors of the following directions are 3 times smaller.
+// before p, and 2 if it belongs to the one after p. There are several rows of weights for each coarse row. The weight
+// with the digits x, y, z is stored at index I of row number x + 3 y + 9 z - 1 among them. A direction that is not
+// coarsened has no digit, and the factors of the following directions are 3 times smaller.
 struct Strides {
     int64_t per_digit[3];   // distance in memory between weights whose digits in a direction differ by 1
     // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x

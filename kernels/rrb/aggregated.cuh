@@ -1,7 +1,8 @@
-// Input and output of the preconditioner by aggregation, which replaces the levels (kernels/aggregation;
-// docs/theory/aggregation.md, hierarchy). These kernels convert the matrix on which CG runs to couplings and row sums,
-// and permute vectors between the storage by colour and the order of the matrix rows. The rows are the black nodes for
-// S1 and all nodes for A, numbered along the rows of the grid.
+// Input and output of the preconditioner by aggregation, which replaces the preconditioner with elimination levels
+// (kernels/aggregation; docs/theory/aggregation.md, hierarchy). CG runs on A, or on S1, the Schur complement of A on
+// the black nodes. These kernels convert this matrix to couplings and row sums, and permute vectors between the storage
+// by colour and the order of the matrix rows. S1 has a row for each black node, and A for each node. The matrix rows
+// are numbered along the rows of the grid.
 #pragma once
 #include "../aggregation/aggregation.cuh"
 #include "storage.cuh"
@@ -13,7 +14,7 @@ struct GridNode {
 // Numbering of the nodes on which CG runs: every `spacing`-th node of a grid row.
 struct RowNumbering {
     Geometry g;
-    int spacing, row_0_start; // index of the first such node in grid row 0
+    int spacing, row_0_start; // row_0_start: column of the first such node in grid row 0
 
     __device__ int row_start(int j) const { return (j + row_0_start) % spacing; }
     __device__ int row_length(int j) const { return (g.nx + spacing - 1 - row_start(j)) / spacing; }

@@ -1,19 +1,20 @@
 // Small grids in the shared memory of a thread-block cluster.
 //
 // The rows of each of these grids are divided among the thread blocks of the first cluster. A thread processes at most
-// one (I, J) of a grid. Couplings are copied once per launch, and vectors remain in shared memory between steps. The
-// thread that computes a value in a boundary row of a block also writes it into the shared memory of the neighbouring
-// block (distributed shared memory). The formulas are those of levels.cuh.
+// one (I, J) of a grid, that is, one 2 x 2 group of nodes (storage.cuh). Couplings are copied to shared memory once per
+// launch, and vectors remain in shared memory between steps. The thread that computes a value in a boundary row of a
+// block also writes it into the shared memory of the neighbouring block (distributed shared memory). The formulas are
+// those of levels.cuh.
 //
-// The thread blocks outside the first cluster multiply by the inverse of the coarsest matrix, and hold its rows in
-// registers. The vectors of the coarsest system are exchanged through an array of `EpochValue`. An entry contains a
-// value and its epoch, that is, the number of the product with the inverse to which the value belongs. A reader
-// therefore waits only for the values that it needs.
+// The thread blocks outside the first cluster multiply by the inverse of the coarsest matrix, and hold the rows of this
+// inverse in registers. The vectors of the coarsest system are exchanged through an array of `EpochValue`. An entry
+// contains a value and its epoch, that is, the number of the product with the inverse to which the value belongs. A
+// reader therefore waits only for the values that it needs.
 //
 // Thread block b of the cluster owns the rows first[b] .. first[b + 1] - 1 of a grid. The window of the block
-// (`Window`) also contains the row before and the row after these rows. On the next grid, first'[b] = (first[b] +
-// shift_y) / 2. All values that the rows of a block read and write on the next grid are then in the window of this
-// block, or of the next block.
+// (`Window`) also contains the row before and the row after these rows. On the next grid, the rows of block b begin at
+// first'[b] = (first[b] + shift_y) / 2. While block b processes its rows of a grid, it reads and writes values of the
+// next grid. Each of these values is then in the window of block b or of block b + 1.
 #pragma once
 #include "storage.cuh"
 
@@ -94,27 +95,28 @@ struct ClusterGrid {
     int first_row[MAX_CLUSTER_BLOCKS + 1];
 };
 
-// Window of a grid in the shared memory of this thread block. Entry (I, J) has the index (J - first_row + 1) * stride +
-// 1 + I.
+// Window of a grid in the shared memory of this thread block. The index of entry (I, J) is
+// (J - first_row + 1) * stride + 1 + I.
 template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first_row, rows, stride, plane;
     // `row_blocks`: number of thread blocks of the cluster that own rows. `rows_before` and `rows_after`: numbers of
-    // rows of the previous and of the next thread block; 0 if there is none.
+    // rows that the previous and the next thread block own; 0 if there is no such block.
     int row_blocks, rows_before, rows_after;
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *row_sums, *corners, *black;
 
-    // Returns the index in device memory of an entry of the window.
+    // Converts the index e of an entry in the window to the index of this entry in a plane in device memory.
     __device__ int index_in_grid(const Geometry &g, int e) const {
         const int row = quotient(e, stride);
         return (first_row + row) * g.stride + g.block + e - row * stride - 1;
     }
 
-    // Stores v[k] in plane k of a vector, for k = 0 .. COUNT - 1. `entry` points to the entry of plane 0, in row `row`
-    // of the window. Row 1 is the first row of this thread block, whose index is `block`. Also stores the values in all
-    // other thread blocks whose windows contain this row.
+    // Stores v[k] in plane k of a vector, for k = 0 .. COUNT - 1. `entry` points to the entry of plane 0, which is in
+    // row `row` of the window. Row 1 of the window is the first row that this thread block owns. If windows of other
+    // thread blocks contain the row, also stores the values in these windows. `block` is the index of this thread
+    // block.
     template <int COUNT> __device__ void put(Real *entry, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) entry[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {
@@ -144,8 +146,8 @@ template <class F> struct Cluster {
     using Stored = typename F::Stored;
     const CycleArgs<F> &a;
     const ClusterGrid *layouts; // layouts of the grids a.cluster_first_grid, a.cluster_first_grid + 1, ...
-    int block, row_blocks;      // row_blocks: number of blocks with rows
-    int b1_offset;              // offset in shared memory of the b1 values of a step
+    int block, row_blocks;      // row_blocks: number of blocks that own rows
+    int b1_offset;              // offset in bytes of the b1 values of a step in shared memory
 
     __device__ bool has_rows() const { return block < row_blocks; }
     __device__ Real *b1_values() const { return reinterpret_cast<Real *>(cluster_memory + b1_offset); }

@@ -10,9 +10,9 @@
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
 // (docs/theory/rrb.md, coarsest system; src/rrb/coarsest.rs eliminates in the order of the nodes). Rows of P above the
-// pivot are reduced too (Gauss-Jordan elimination), which yields P^-1, the inverse of the block of the line P, and G_L
-// = P^-1 A_PL, G_R = P^-1 A_PR. The rows of Z are then computed from the last eliminated lines back to the first ones.
-// For Q = P, and for each line Q whose columns of Z are known,
+// pivot are reduced too (Gauss-Jordan elimination). This yields P^-1, the inverse of the diagonal block of line P, and
+// the products G_L = P^-1 A_PL and G_R = P^-1 A_PR. The rows of Z are then computed from the last eliminated lines back
+// to the first ones. For Q = P, and for each line Q whose columns of Z are known,
 //
 //     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 if Q = P).
 //
@@ -27,10 +27,10 @@ constexpr int LINE_NODES = 32;
 
 // Arrays of the lines during their elimination.
 struct LineArrays {
-    // n * LINE_NODES values each, one row per node. Before the elimination of a line, `left_block` and `right_block`
-    // contain the changes of the couplings within this line that the elimination of lines on its left and on its right
-    // has caused. `next_couplings` contains the couplings to the next remaining line. After the elimination,
-    // `own_block` contains P^-1, and `left_block` and `right_block` contain G_L and G_R.
+    // n * LINE_NODES values each, one row per node. Before a line is eliminated, `left_block` contains the changes of
+    // the couplings within this line that were caused by the elimination of lines on its left. `right_block` contains
+    // those caused by lines on its right. `next_couplings` contains the couplings to the next remaining line. After the
+    // elimination of the line, `own_block` contains P^-1, and `left_block` and `right_block` contain G_L and G_R.
     double *own_block, *left_block, *right_block, *next_couplings;
     double *left_row_sums, *right_row_sums, *inverse_pivot; // n values each
     double *inverse;                                        // n * n values, symmetric, natural order
@@ -86,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
     double own_entry = 0.0, left_entry = 0.0, right_entry = 0.0, unit_entry = has_entry && j == c ? 1.0 : 0.0,
            row_sum = 0.0, inverse = 0.0;
     if (j < own_nodes) {
-        // Lines that remain after the first launch have been updated by an eliminated line before them and, except for
-        // the last line, by one after them.
+        // Each line that remains after the first launch has been updated by an eliminated line before this line. Except
+        // for the last line, it has also been updated by an eliminated line after this line.
         const bool has_next_line = line + 1 < a.line_count();
         if (has_entry && j != c) {
             own_entry = a.coupling(line * w + min(j, c), line * w + max(j, c));
@@ -264,7 +264,7 @@ template <class Real, class Stored = Real> struct CoarsestSystem {
     int n;
 };
 
-// Returns the index of node k, numbered row by row, in vectors by colour.
+// Nodes are numbered row by row. Returns the index of node k in vectors that are stored by colour.
 template <class Real, class Stored>
 __device__ inline int64_t index_of_coarsest_node(const CoarsestSystem<Real, Stored> &a, int k) {
     const int j = quotient(k, a.g.nx);
@@ -335,7 +335,7 @@ __device__ inline double multiply_coarsest(const CoarsestSystem<Real, Stored> &a
 template <class Real, class Stored = Real> struct MultiplyCoarsestArgs {
     CoarsestSystem<Real, Stored> coarsest;
     double *partial;   // r' z, one value per thread block
-    ScalarArgs scalar; // arguments of the scalar update before the backward half; `stage` = NOTHING: there is none
+    ScalarArgs scalar; // arguments of the scalar update before the backward half; `stage` = NOTHING: no update
 };
 
 // Computes z = Z r for the coarsest system. If `stage` is not NOTHING, also computes r' z and updates the scalars, as

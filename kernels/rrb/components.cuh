@@ -1,12 +1,14 @@
 // Counts the connected components of at least two nodes in the graph of A, and those of them that contain a row with a
-// nonzero row sum. If the counts are equal, no component is singular, and nothing else is needed.
+// nonzero row sum. If the counts are equal, no component is singular. Otherwise, the host determines the components
+// (src/rrb/cuda/inspection.rs).
 //
 // Components are trees of parents over the nodes (kernels/common/forest.cuh). The first kernel joins the nodes of each
 // tile in shared memory. The second kernel joins the trees of adjacent tiles (O. Stava, B. Benes, Connected component
 // labeling in CUDA, GPU Computing Gems, 2011).
 //
 // The parents depend on the order of the threads; the counts do not. The header of storage.cuh describes the launch.
-// Bytes per node: 32 (48 with 9 points) in the first kernel, and less than half of this number in the other two.
+// Memory traffic per node, in bytes: 32 (48 with 9 points) in the first kernel, and less than half of this number in
+// the other two.
 #include "../common/forest.cuh"
 #include "storage.cuh"
 
@@ -22,9 +24,9 @@ struct ComponentArgs {
 namespace components {
 using forest::join;
 using forest::root_of;
-// Properties of a component, stored at its root. COUPLED: it has at least two nodes. REGULAR: it has a row with a
-// nonzero row sum. The lower bits describe the part of a component in a tile, and ROOT_OF_TILE marks the root of this
-// part. The bits from COMPONENT_SHIFT on describe the whole component.
+// Properties of a component, stored at its root. COUPLED: the component has at least two nodes. REGULAR: the component
+// has a row with a nonzero row sum. The lower bits describe the part of a component in a tile, and ROOT_OF_TILE marks
+// the root of this part. The bits from COMPONENT_SHIFT on describe the whole component.
 enum ComponentMark : uint32_t { COUPLED = 1, REGULAR = 2, COUPLED_AND_REGULAR = 3, ROOT_OF_TILE = 4 };
 constexpr int COMPONENT_SHIFT = 3;
 
@@ -52,7 +54,7 @@ template <class F> __device__ inline void for_each_coupling(const Matrix &m, int
     f(black[NE * p], B1, B2, 0, 0);
 }
 
-// Returns whether an (I, J) is in a tile. (ti, tj) is its offset from the first (I, J) of the tile.
+// Returns whether an (I, J) is in a tile. (ti, tj) is the offset from the first (I, J) of the tile to this (I, J).
 __device__ inline bool is_in_tile(int ti, int tj) { return unsigned(ti) < TILE_X && unsigned(tj) < TILE_Y; }
 } // namespace components
 

@@ -6,8 +6,8 @@
 //
 // On devices with thread-block clusters, the first cluster executes the steps on grids that have no more tiles than the
 // cluster has blocks. These steps use the cluster barrier. Meanwhile, the other blocks proceed to the next step in
-// which they take part, and load rows of the inverse of the coarsest matrix into registers. Grids with at most one (I,
-// J) per thread of the cluster are stored in its shared memory (cluster.cuh).
+// which they take part, and load rows of the inverse of the coarsest matrix into registers. Grids with at most one
+// (I, J) per thread of the cluster are stored in the shared memory of the cluster (cluster.cuh).
 #include "storage.cuh"
 #include "cluster.cuh"
 
@@ -86,9 +86,9 @@ template <class F> __device__ inline double execute_on_grid(const Level<F> &k, c
     }
 }
 
-// Multiplies r of the coarsest system by the inverse. The thread blocks outside the cluster compute the product, or
-// those of the cluster if there are no others. These blocks synchronize with the blocks that execute the sweeps only
-// through `exchange`.
+// Multiplies r of the coarsest system by the inverse. The thread blocks outside the cluster compute the product. If
+// there are none, the thread blocks of the cluster compute it. These blocks synchronize with the blocks that execute
+// the sweeps only through `exchange`.
 template <class F> __device__ inline double multiply_coarsest_by_exchange(const CycleArgs<F> &a, StepState &state) {
     using Real = typename F::Real;
     const Team team{a.team_size() > a.blocks_per_cluster ? a.blocks_per_cluster : 0, a.team_size()};
@@ -144,8 +144,9 @@ __device__ inline void barrier_with_update(const CycleArgs<F> &a, StepState &sta
 
 // Executes one step and the barrier that follows the step. DESCEND_FIRST and ADVANCE_FIRST are not supported.
 // `state.rho` accumulates this thread's partial sum of rho. After the last step of this kernel that contributes to rho,
-// each thread block stores its partial sum in `rho_partial`. With UPDATE_SCALARS, the last block then updates the
-// scalars; in a kernel that contains the loop, all blocks do.
+// each thread block stores its partial sum in `rho_partial`. With the flag UPDATE_SCALARS, the thread block with the
+// index team_size() - 1 then updates the scalars. In a kernel that contains the loop, every thread block updates its
+// own copy of the scalars.
 template <class F> __device__ inline void execute_step(
     const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, StepState &state, LoopScalars &scalars) {
     const bool is_in_cluster = op.flags & IN_CLUSTER, stores_sums = a.scalar.stage != NOTHING;

@@ -28,8 +28,8 @@ constexpr bool MAY_BE_DIVIDED = false;
 __device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.part_rows != 0; }
 
 constexpr int PARTS = 8;
-// Parts begin at multiples of this number of rows. A distributed grid has tiles of 8 and of 16 rows, which also begin
-// at these multiples.
+// Parts begin at multiples of this number of rows. The tiles of a distributed grid have 8 or 16 rows, so each part
+// begins at the first row of a tile.
 constexpr int PART_ROWS = 16;
 
 // The tiles first .. end - 1 of a grid. Tiles are numbered row by row, and a row has `tiles_per_row` tiles.
@@ -39,8 +39,8 @@ struct Tiles {
 
 __device__ inline int part_count(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
 
-// Returns the first row of a part. Part PARTS / 2 begins in the middle of the grid. The host selects the distance
-// between parts (src/rrb/cuda/division.rs).
+// Returns the first row of a part. Part PARTS / 2 begins in the middle of the grid. The host selects the number of rows
+// from one part to the next, Geometry::part_rows (src/rrb/cuda/division.rs).
 __device__ inline int first_row_of_part(const Geometry &g, int part) {
     if (part <= 0) return 0;
     if (part >= PARTS) return g.cy;
@@ -86,9 +86,9 @@ template <class F> __device__ inline void for_each_own_node(const Geometry &g, F
     for_each_value(g.nx, first_row(rrb_share.index), first_row(rrb_share.index + 1), f);
 }
 
-// A thread block processes the tiles whose number modulo the size of the team equals its index. `first_tile` returns
-// its first tile, or a number beyond the last tile if it has none. `last_tile` returns its last tile, with which
-// backward loops begin, or a number below the first tile.
+// The thread block with index k in a team of n thread blocks processes the tiles whose numbers modulo n are equal to k.
+// `first_tile` returns the first tile of this thread block, or a number beyond all tiles if the block has none.
+// `last_tile` returns the last tile of this thread block, with which backward loops begin, or a number below all tiles.
 __device__ inline int first_tile(const Tiles &tiles, Team team) {
     if (!team.contains_this_block()) return tiles.end;
     if (tiles.first == 0) return team.index();
@@ -135,7 +135,7 @@ __device__ inline void sum_parts(const Geometry &g, const double *partial, unsig
 }
 
 struct DeviceBarrierArgs {
-    uint64_t *arrivals; // counters of the first device; those of each further device are one granule of memory later
+    uint64_t *arrivals; // counters of device 0; the counters of device k begin k * ARRIVALS_DISTANCE words later
     Scalars *scalars;
 };
 

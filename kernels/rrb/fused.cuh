@@ -39,8 +39,9 @@ template <class F> struct FirstGridArgs {
     uint64_t conditional;            // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Determines which of the tiles first, first + step, ... are uniform. A tile of `rows` rows consists of smaller tiles
-// with a byte in Geometry::uniform each, and is uniform if all of them are.
+// Determines which of the tiles first, first + step, ... are uniform. These tiles have `rows` rows. Each of them
+// consists of tiles of TILE_Y rows, which have a flag each in Geometry::uniform. A tile of `rows` rows is uniform if
+// all flags of its parts are set.
 template <bool UNIFORM>
 __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
     const int tiles_per_row = (g.cx + TILE_X - 1) / TILE_X;
@@ -144,7 +145,8 @@ template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_firs
     }
 }
 
-// Computes z_b1 = (r_b1 - A_b1,b2 z_b2) / d, where z_b2 are the kept values. `c` is the index of the couplings.
+// Computes z_b1 = (r_b1 - A_b1,b2 z_b2) / d, where z_b2 is the solution on the next grid (`kept_nodes`). `c` is the
+// index of the couplings.
 template <class F> __device__ inline typename F::Real compute_z_b1(
     const FirstGridArgs<F> &a, int i, int j, int64_t c, double r, typename F::Real z_b2) {
     using Real = typename F::Real;
@@ -156,7 +158,7 @@ template <class F> __device__ inline typename F::Real compute_z_b1(
     return ldg(a.k.h[B1 * p + c]) * (Real(r) - b2_terms);
 }
 
-// Computes z on b1 and b2 from the kept values, for the unfused steps.
+// Computes z on b1 and b2 from the solution on the next grid (`kept_nodes`), for the unfused steps.
 template <class F> __device__ inline void ascend_first(const FirstGridArgs<F> &a) {
     const Geometry &g = a.v.g;
     const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
@@ -183,8 +185,8 @@ RRB_IN_FORMATS(
     rrb_descend_first_uniform, FirstGridArgs, THREADS, RESIDENT_BLOCKS, RESIDENT_BLOCKS, descend_first_step<true>)
 RRB_IN_FORMATS(rrb_ascend_first, FirstGridArgs, THREADS, RESIDENT_BLOCKS, RESIDENT_BLOCKS, ascend_first)
 
-// Computes the entries of S1 v at b1 and b2 of one (I, J). `c` is the index of the couplings. v1 and v2 point to v at
-// this (I, J), in arrays with rows of `m` values.
+// Computes the entries of S1 v at b1 and b2 of one (I, J). `c` is the index of the couplings. v1 and v2 point to the
+// values of v at b1 and b2 of this (I, J), in arrays with rows of `m` values.
 template <bool ONCE = false> __device__ inline void multiply_schur_rows(
     const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
     const auto ldg = [](const double &v) { return ldg_once<ONCE>(v); };
@@ -204,13 +206,13 @@ template <bool ONCE = false> __device__ inline void multiply_schur_rows(
     q2 = ldg(a.center[p + c]) * v2[0] + (far_terms2 + diagonal_terms2);
 }
 
-// B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x`), p = z / unit + beta p with 1 / unit
-// = `per_unit`, and q = S1 p. Returns the partial sum of <p, q> of this thread.
+// B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x` is set), p = z / unit + beta p, and
+// q = S1 p. `per_unit` is 1 / unit. Returns the partial sum of <p, q> of this thread.
 //
-// After the end of the loop, computes nothing except the update of x, if `with_x` is set. A thread block stores p at
-// the TILE_X x ROWS (I, J) of a tile, and at those around the tile, in shared memory. If THREAD_LIMIT threads suffice
-// for all of them, separate threads compute the values around the tile. ONCE: argument of `read_once`
-// (kernels/common/device.cuh).
+// After the end of the loop, computes nothing except the update of x, if `with_x` is set. A thread block stores in
+// shared memory the values of p in a tile of at most ROWS rows, and in the layer of (I, J) around this tile. If
+// THREAD_LIMIT threads are enough for one thread per (I, J), separate threads compute the values around the tile. ONCE:
+// argument of `read_once` (kernels/common/device.cuh).
 template <int ROWS, int THREAD_LIMIT, bool ONCE, bool UNIFORM, class F> __device__ inline double advance_first(
     const FirstGridArgs<F> &a, const Tiles &tiles, const LoopScalars &s, double *p1, double *p2) {
     constexpr int ROW_LENGTH = TILE_X + 2;
@@ -286,7 +288,8 @@ template <int ROWS, int THREAD_LIMIT, bool ONCE, bool UNIFORM, class F> __device
     return sigma;
 }
 
-// Ends an iteration. The last thread block executes this function, when all partial sums of <p, q> have been stored.
+// Ends an iteration. All thread blocks call this function. The last one adds the partial sums of <p, q>, and updates
+// the scalars.
 template <class Args> __device__ inline void end_iteration_by_last_block(const Args &a, const double *partial) {
     Scalars &s = *a.v.scalars;
     if (!is_last_block_of_all_devices(a.v.g, &s.ticket)) return;

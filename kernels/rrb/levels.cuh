@@ -8,9 +8,9 @@
 //     backward: z_b1  = (y_b1 - A_b1,b2 z_b2) / d
 //               z_red = (r_red - A_red,black z_black) / d
 //
-// `kept` is the right-hand side of the next grid. The flag TRUNCATED is set if the couplings of the next grid are so
-// weak that M ignores them. The forward half then ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the
-// center of b2.
+// d denotes the pivots, and D the diagonal matrix of the pivots. `kept` is the right-hand side of the next grid. The
+// flag TRUNCATED is set if the couplings of the next grid are so weak that M ignores them. The forward half then ends
+// with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the center of b2.
 //
 // A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes the values at
 // b1 in the row above and in the column to the right of the tile. Threads exchange these values through shared memory.
@@ -54,15 +54,15 @@ template <class F, class K> __device__ inline GroupPointers<F> pointers_at(const
         k.row_sums + m, k.corners + m, k.black + m};
 }
 
-// Values of the forward half before y_b1 of the neighbours is known: y / d of b1, `kept_rhs` without its terms of b1,
-// and the couplings of b2 to b1.
+// Values that a thread computes in the forward half before y_b1 of the neighbours is known: y / d of b1, the couplings
+// of b2 to b1, and `kept_rhs`, the right-hand side `kept` without its terms of b1.
 template <class Real> struct ForwardValues {
     Real scaled_y, kept_rhs, b1_couplings[4];
 };
 
 // Computes y_b1, and `kept_rhs` without its terms of b1. `is_own`: whether (I, J) belongs to the tile of this thread
-// block or, in a cluster, to its rows. The thread adds to rho and copies the right-hand side (STORE_RHS,
-// STORE_RHS_IN_Q) only if `is_own` is true.
+// block or, in a cluster, to the rows of this thread block. The thread adds to rho and copies the right-hand side
+// (STORE_RHS, STORE_RHS_IN_Q) only if `is_own` is true.
 template <class Access, class F> __device__ inline ForwardValues<typename F::Real> begin_forward(
     const GroupPointers<F> &k, const Op &op, bool is_own, double &rho) {
     using Real = typename F::Real;
@@ -182,9 +182,12 @@ __device__ inline InnerValues<typename F::Real> load_inner_values(const GroupPoi
     return inner;
 }
 
-// Ends the backward half for one colour. On entry, v contains z. With UPDATE_DIRECTION, computes d = z + beta d; with
-// UPDATE_SOLUTION, then also u = u + alpha d. On return, v contains z (without UPDATE_DIRECTION), u (with Z_IS_U), or
-// else d. Returns whether the caller must store v in z; otherwise, the caller must store v in `direction`.
+// Ends the backward half for one colour. On entry, v contains z.
+// - With the flag UPDATE_DIRECTION, computes d = z + beta d. On return, v contains d instead of z.
+// - With UPDATE_SOLUTION in addition, also computes u = u + alpha d, and adds g u to rho.
+// - With Z_IS_U in addition, v contains u on return. Otherwise, u is stored in its own vector.
+//
+// Returns true if the caller must store v in z, and false if the caller must store v in `direction`.
 template <class F> __device__ inline bool finish_backward(const GroupPointers<F> &k, const Op &op, int colour,
     const InnerValues<typename F::Real> &inner, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -198,8 +201,8 @@ template <class F> __device__ inline bool finish_backward(const GroupPointers<F>
     return op.flags & Z_IS_U;
 }
 
-// Values of the backward half before z_b1 of the neighbours is known: z_b1, r_red - A_red,b2 z_b2, pivots, and the
-// couplings of r1 and r2 to b1.
+// Values that a thread computes in the backward half before z_b1 of the neighbours is known: the couplings of r1 and r2
+// to b1, pivots, z_b1, and r_red - A_red,b2 z_b2.
 template <class Real> struct BackwardValues {
     Real z_b1, rhs1, rhs2, pivot1, pivot2, couplings1[2], couplings2[2];
 };
@@ -274,7 +277,8 @@ template <bool UNIFORM = false, class F> __device__ inline double ascend(
     return rho;
 }
 
-// Computes q = A_k d at the four colours of an (I, J), in difference form: q_i = s_i d_i + sum_j a_ij (d_j - d_i).
+// Computes q = A_k d at the four colours of an (I, J), where A_k is the matrix of the recursion grid. `r1` points to d.
+// The product is computed in difference form: q_i = s_i d_i + sum_j a_ij (d_j - d_i).
 template <class F, class Access> __device__ inline void multiply_inner_rows(const typename F::Real *r1,
     const typename F::Stored *s1, const typename F::Stored *red, const typename F::Stored *black,
     const typename F::Stored *row_sums, int p, int n, typename F::Real q[4]) {
@@ -309,10 +313,13 @@ template <class F, class Access> __device__ inline void multiply_inner_rows(cons
             ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
 }
 
-// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER (with PRODUCT) computes A_k d, and stores it in
-// q if the flag STORE_PRODUCT is set. DIRECTION_INNER computes d = z or d = z + beta d, and ADVANCE_INNER updates u
-// with d. With the flag UPDATE_RESIDUAL, the step also computes r -= alpha A_k d and z = r. put(vector, v) stores the
-// values v of all colours in a vector.
+// Executes a step of the inner iteration at one (I, J):
+// - MULTIPLY_INNER (PRODUCT is true) computes A_k d. With the flag STORE_PRODUCT, it stores A_k d in q.
+// - DIRECTION_INNER computes d = z or, with the flag WITH_BETA, d = z + beta d.
+// - ADVANCE_INNER computes u += alpha d or, with the flag FIRST_STEP, u = alpha d.
+//
+// With the flag UPDATE_RESIDUAL, MULTIPLY_INNER and ADVANCE_INNER also compute r -= alpha A_k d and z = r.
+// ADVANCE_INNER reads A_k d from q. put(vector, v) stores the values v of all colours in a vector.
 template <class Access, bool PRODUCT, class F, class Put>
 __device__ inline void iterate_inner_at(const GroupPointers<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
@@ -422,7 +429,7 @@ template <class F> struct InnerProductArgs {
     Scalars *scalars;
 };
 
-// Computes <a, b> on a recursion grid, and stores the result in `sum`.
+// Computes <a, b> on a recursion grid, and stores the result in Scalars::sum.
 template <class F> __device__ inline void inner_product(const InnerProductArgs<F> &a) {
     const typename F::Real *vectors[4] = {a.k.r, a.k.z, a.k.direction, a.k.q};
     const typename F::Real *v = vectors[a.a], *w = vectors[a.b];

@@ -1,7 +1,7 @@
-// Sums over the nodes of singular components (docs/theory/rrb.md, singular systems; kernels/common/labelled.cuh). In
-// `rrb`, a slot is a run: at most 512 consecutive nodes of one row, one colour and one component
-// (src/rrb/cuda/projection.rs). The sums therefore do not depend on the distances between rows and between planes in
-// memory. A warp processes a run.
+// Sums over the nodes of singular components (docs/theory/rrb.md, singular systems; kernels/common/labelled.cuh). A
+// slot is a set of nodes with one partial sum. In `rrb`, each slot is a run: at most 512 consecutive nodes of one row,
+// one colour and one component (src/rrb/cuda/projection.rs). The sums of components therefore do not depend on the
+// distances between rows and between planes in memory. A warp processes a run.
 #include "../common/labelled.cuh"
 #include "storage.cuh"
 
@@ -13,7 +13,8 @@ template <class F> __device__ inline void for_each_run(const LabelledArgs &a, F 
         f(k, a.runs[k], int(threadIdx.x % 32));
 }
 
-// Calls f(value, index) for each value of a run that this lane processes. `v` is the first value of the run.
+// Calls f(value, index) for each value of a run that this lane processes. `v` points to the first value of the run,
+// which has index 0. `len` is the number of values of the run.
 template <class Real, class F> __device__ inline void for_each_value(const Real *v, uint32_t len, int lane, F f) {
     // Number of values whose loads are issued together.
     constexpr int LOADS = 8;

@@ -28,8 +28,8 @@ struct Findings {
     uint64_t bad_pivot;           // smallest (level << 40 | node of the finest grid) of a rejected pivot
     uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
     uint64_t coarsest_inverse,
-        coarsest_pivot; // largest entry of the inverse of the coarsest system and largest of its pivots, bit
-                        // patterns
+        coarsest_pivot; // bit patterns of the largest entry of the inverse of the coarsest matrix, and of the largest
+                        // pivot of this matrix
     uint64_t uniform[MAX_TESTED_GRIDS];  // number of uniform tiles of each grid: kernels/rrb/uniform.cuh
     uint64_t coupling[MAX_TESTED_GRIDS]; // for the matrix after each grid: largest ratio of the sum of |couplings| of
                                          // a row to its center, as bit pattern
@@ -45,7 +45,8 @@ struct Matrix {
     double *black_couplings; // 4 planes, couplings of b1 to b2; null with 5 points
 };
 
-// Stores the half stencil of node (i, j) in the arrays by colour. Null arrays are skipped.
+// Stores the half stencil of node (i, j), that is, its center and its couplings to the east, north, northeast and
+// northwest, in the arrays by colour. Null arrays are skipped.
 __device__ inline void store_half_stencil(const Geometry &g, int i, int j, double *centers, double *s, double *red,
     double *black, double center, double east, double north, double northeast, double northwest) {
     const int ii = i + g.shift_x, jj = j + g.shift_y;
@@ -140,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_copy_
         store_half_stencil(g, i, j, a.m.center, a.m.axis_couplings, a.m.red_couplings, a.m.black_couplings, v[0], v[1],
             v[2], v[3], v[4]);
     });
-    // The combined values are integers and maxima, so the result does not depend on the order.
+    // The combined values are integers and maxima, so the result does not depend on the order of the threads.
     __shared__ unsigned long long block_values[5];
     if (thread_of_block() < 5) block_values[thread_of_block()] = thread_of_block() == 1 ? ~0ull : 0;
     __syncthreads();
@@ -253,7 +254,7 @@ __device__ inline void load_row_sum_and_couplings(
 // in parallel. Along y, columns replace rows.
 struct Conductances {
     double along_x = 0.0, column_resistance = 0.0;
-    // Adds a row with these resistances.
+    // Adds a row of nodes. `east` and `north` are the resistances of the two couplings of the node in this lane.
     __device__ void add(double east, double north, int w) {
         along_x += 1.0 / sum_over_lanes(east, w);
         column_resistance += north;
@@ -268,10 +269,11 @@ struct Conductances {
 
 // Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
 // The anisotropy of a window is the larger of its conductances in x and y, divided by the sum of the smaller one and
-// the mean row sum (or 0 if this mean is negative). The ratio of the conductances of a part of 4 x 4 nodes must favour
-// the same direction as the ratio of the window, and be at least its square root. If less than a quarter of the parts
-// satisfy this condition, or if a coupling is zero or positive, the anisotropy is 1. It is also 1 if the quotient is
-// smaller than 1. There is one thread block of one warp per window, and one lane per column.
+// the mean row sum. A negative mean row sum counts as 0. Let q be the ratio of the larger to the smaller conductance of
+// the window. A part of 4 x 4 nodes matches the window if the ratio of its conductances in the same two directions is
+// at least sqrt(q). If less than a quarter of the parts match, if a coupling is zero or positive, or if the anisotropy
+// would be smaller than 1, the anisotropy is set to 1. There is one thread block of one warp per window, and one lane
+// per column.
 extern "C" __global__ void __launch_bounds__(WINDOW_WIDTH) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto window_start = [](int n, int k) {
@@ -377,7 +379,7 @@ struct PivotRules {
     int level;
     int x0, y0, step; // node (i, j) is node (x0 + step i, y0 + step j) of the finest grid
     int fine_nx, fine_ny;
-    Geometry fine_geometry; // geometry of the finest grid, for its centers
+    Geometry fine_geometry; // geometry of the planes of `center`, the centers of A on the finest grid
     const double *center;
     const uint32_t *label; // nonzero at nodes where a zero pivot is an error (Components::labels_to_refuse); null: none
     Findings *findings;
@@ -394,11 +396,13 @@ struct PivotResult {
 };
 
 // Checks the pivot d = stored - kept_sum of node (i, j), where `stored` is the row sum that sweeps read, and `kept_sum`
-// the sum of the kept couplings. Rejects d if d <= EPSILON * center, or if d is not finite. One such pivot is accepted:
-// d = 0 at a node without kept couplings (`is_floating`), which is the last node of a singular component of M. The
-// center of A replaces this pivot (src/rrb/backend.rs, Pivot::checked), unless `rules.label` marks the node. Then
-// rounds the row sum to the storage format, and also rejects a pivot that underflows in this format. For a rejected
-// pivot, returns d and the center, for the error message.
+// the sum of the kept couplings (src/rrb/backend.rs, Pivot::checked).
+// - Rejects d if d <= EPSILON * center, or if d is not finite.
+// - Exception: d = 0 at a node without kept couplings (`is_floating`), which is the last node of a singular component
+//   of M. The center of A replaces this pivot. If `rules.label` marks the node, the pivot is rejected nevertheless.
+// - Rounds `stored` to the storage format, and rejects a pivot that underflows in this format.
+//
+// For a rejected pivot, returns d and the center, for the error message.
 __device__ inline PivotResult checked(const PivotRules &rules, int i, int j, double stored, double kept_sum,
     double row_sum, double center, bool is_floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
@@ -420,7 +424,7 @@ __device__ inline PivotResult checked(const PivotRules &rules, int i, int j, dou
 }
 
 // Computes the pivot of a node, d = (row_sum - one_minus_omega * lumped) - sum(kept_couplings), where `lumped` is the
-// sum of its lumped couplings (src/rrb/backend.rs, Pivot).
+// sum of the lumped couplings of the node (src/rrb/backend.rs, Pivot).
 __device__ inline PivotResult eliminate(
     const PivotRules &rules, int i, int j, double row_sum, const double kept_couplings[4], double lumped) {
     const bool has_no_kept =
@@ -560,11 +564,12 @@ __device__ inline double magnitude_sum(const double v[4]) {
 }
 
 // Computes the matrix of the next grid, whose nodes are the b2 nodes, and stores it by colour, or row by row for the
-// coarsest system. If `ratio_index` is not -1, also stores the reciprocals of the centers of this matrix in h (b2), and
-// in `Findings::coupling` an upper bound of the largest ratio of the sum of |couplings| of a node to its center. Let b
-// be a neighbour of the node in b1, and a_b the coupling between the two. The elimination of b adds couplings to the
-// node whose sum is -a_b (sum of the other couplings of b) / d_b. The bound adds the magnitudes of these couplings and
-// of the couplings that are kept. Their signs may differ, so the sum of the |couplings| may be smaller.
+// coarsest system. If `ratio_index` is not -1, also stores the reciprocals of the centers of this matrix in h (b2). In
+// this case, `Findings::coupling` receives an upper bound of the largest ratio of the sum of |couplings| of a node to
+// the center of the node. Let b be a neighbour of the node in b1, and a_b the coupling between the two. The elimination
+// of b adds to the row of the node couplings whose sum is -a_b (sum of the other couplings of b) / d_b. The bound adds
+// the magnitudes of these couplings and of the couplings that are kept. Their signs may differ, so the sum of the
+// |couplings| may be smaller.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

@@ -110,8 +110,8 @@ __device__ inline void inspect_inputs(
     findings.b_norm2 += b * b;
 }
 
-// For the red nodes in and around a tile, the values that their black neighbours read: D_r^-1 b_r in `b`, D_r^-1 A_rb
-// x_b in `coupling_sum`, and x_r in `x`.
+// Values at the red nodes in a tile and around it, which the black neighbours of these nodes read. The array `b`
+// contains D_r^-1 b_r, `coupling_sum` contains D_r^-1 A_rb x_b, and `x` contains x_r.
 struct RedRows {
     double b[SWEEP_GROUPS], coupling_sum[SWEEP_GROUPS], x[SWEEP_GROUPS];
 
@@ -241,10 +241,13 @@ enum ResidualResult { SQUARE, ELIMINATED };
 
 // Computes r = b - A x on all nodes, from the caller's b.
 //
-// SQUARE: stores |r|^2 in `all_nodes_norm2`. ELIMINATED: stores r_b - A_br D_r^-1 r_r, the residual of S1, in `r_b1`
-// and `r_b2`, and <r_r, D_r^-1 r_r> in `all_nodes_norm2` (docs/theory/rrb.md, stopping test). With SUBSTITUTE, first
-// computes x_r = D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry. Does
-// nothing if the loop continues.
+// - SQUARE: stores |r|^2 in Scalars::all_nodes_norm2.
+// - ELIMINATED: stores r_b - A_br D_r^-1 r_r, the residual of S1, in `r_b1` and `r_b2`. Stores <r_r, D_r^-1 r_r> in
+//   Scalars::all_nodes_norm2 (docs/theory/rrb.md, stopping test).
+// - SUBSTITUTE: first computes x_r = D_r^-1 (b_r - A_rb x_b). Stores max |x| in Scalars::largest, which must be zero on
+//   entry.
+//
+// Does nothing if the loop continues.
 template <bool SUBSTITUTE, ResidualResult RESULT, bool UNIFORM>
 __device__ inline void all_nodes_residual(const StartEndArgs &a) {
     Scalars &s = *a.scalars;
@@ -358,9 +361,10 @@ RRB_KERNEL(rrb_finish_eliminated_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS,
     (all_nodes_residual<true, ELIMINATED, true>))
 
-// Stores output = x / scale if src/krylov/solve will accept this x without further steps. The loop must have satisfied
-// the stopping test, also with the residual on all nodes, or have reached the iteration limit. In addition, max |x|
-// must be within the bounds. With the preconditioned norm, `rho` already belongs to the residual on all nodes.
+// Stores output = x / scale if src/krylov/solve will accept this x without further steps. This requires that max |x| is
+// within the bounds of the arguments, and that the loop has converged or has reached the iteration limit. If the loop
+// has converged, the residual on all nodes must also satisfy the stopping test. With the preconditioned norm, the
+// squared norm of this residual is the sum of `all_nodes_norm2` and `rho`, which was computed from the same residual.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_deliver_f64(StartEndArgs a) {
     const Scalars &s = *a.scalars;
     const double norm2 = s.preconditioned ? s.all_nodes_norm2 + fabs(s.rho) : s.all_nodes_norm2;

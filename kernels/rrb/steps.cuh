@@ -1,7 +1,7 @@
 // Unfused steps on the first grid: permutation between the caller's arrays and the storage by colour, products with A,
 // reduction to S1 (the Schur complement on the black nodes), back-substitution, and vector updates. Each kernel is one
-// pass over memory. The thread of an (I, J) or (i, j) writes its values, and no thread reads values that another thread
-// of the kernel writes. Each array of a kernel is read or written once.
+// pass over memory. One thread processes an (I, J), or a node (i, j), and only this thread writes the values there. No
+// thread reads values that another thread of the kernel writes. Each array of a kernel is read or written once.
 #include "storage.cuh"
 
 struct InspectArgs {
@@ -85,7 +85,8 @@ struct DotArgs {
     double factor; // factor of the product; a scalar update uses Scalars::per_unit instead
 };
 
-// Computes factor * <a, b> over the planes in `a`. Real is the type of b: double, or the type in which sweeps compute.
+// Computes factor * <a, b> over the planes from `first_plane` on. Real is the type of b: double, or the type in which
+// sweeps compute.
 template <class Real> __device__ inline void dot(const DotArgs &a) {
     const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
@@ -140,8 +141,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_add_s
         });
 }
 
-// Computes x += alpha p and p = z / unit + beta p with the scalars of the loop, where target = p, source = z, and 1 /
-// unit is Scalars::per_unit. After the end of the loop, only updates x.
+// Computes x += alpha p and p = z / unit + beta p with the scalars of the loop. `target` is p, `source` is z, and
+// Scalars::per_unit is 1 / unit. After the end of the loop, only updates x.
 template <class Real> __device__ inline void advance_x_and_p(const UpdateArgs &a) {
     const Real *z = reinterpret_cast<const Real *>(a.source);
     const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha, beta = a.scalars->beta;
@@ -247,8 +248,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_multi
     });
 }
 
-// Computes out = b - A v, and stores its squared norm in `norm2`. If `out` is null, only computes the squared norm, and
-// stores it in `all_nodes_norm2`.
+// Computes out = b - A v, and stores the squared norm of `out` in Scalars::norm2. If `out` is null, only computes the
+// squared norm of b - A v, and stores it in Scalars::all_nodes_norm2.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_residual_f64(ProductArgs a) {
     // The kernel does nothing if the loop continues. If `out` is null, it also does nothing if the loop has not
     // converged.
@@ -271,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_resid
         [&](double total) { (a.out ? a.scalars->norm2 : a.scalars->all_nodes_norm2) = total; });
 }
 
-// Computes b = b - A v, and stores <b_r, D_r^-1 b_r> in `sum`.
+// Computes b = b - A v, and stores <b_r, D_r^-1 b_r> of the new b in Scalars::sum.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_rhs_to_residual_f64(ProductArgs a) {
     double red_sum = 0.0;
     for_each_group_of_area(
@@ -322,7 +323,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_reduc
     if (a.r_b1 && blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
 }
 
-// Computes x_r = D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry.
+// Computes x_r = D_r^-1 (b_r - A_rb x_b), and stores max |x| in Scalars::largest, which must be zero on entry.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_back_substitute_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;

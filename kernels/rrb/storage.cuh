@@ -104,10 +104,10 @@ struct BrainFloat {
 // nodes (8 planes: W E S N of r1, then of r2), diagonal couplings with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;             // 1 / d of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
+    double *h;             // 1 / pivot of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
     double *s;             // straight couplings
     double *d;             // diagonal couplings between black nodes, after the odd level
-    double *row_sums;      // row sums s; s / d for eliminated nodes
+    double *row_sums;      // row sums; at eliminated nodes, row sum / pivot
     double *corners;       // diagonal couplings between red nodes, stored with r1
     double *far_couplings; // couplings at distance two, after the odd level
     // Copies for sweeps in short formats; null in double precision, where sweeps read the arrays above.
@@ -117,9 +117,9 @@ struct Grid {
     void *original_row_sums, *original_corners, *original_black;
 };
 
-// Access to the values at the b2 nodes of a grid, which both levels keep. The values are stored in vectors of the next
-// grid or of the coarsest system, whose geometry is `g`. (i, j) is the (I, J) of the b2 node. Values outside the nodes
-// are zero in these vectors, so `get` needs no test at the boundary.
+// Access to the values at the b2 nodes of a grid, which neither of its two levels eliminates. The values are stored in
+// vectors of the next grid or of the coarsest system, whose geometry is `g`. (i, j) is the (I, J) of the b2 node.
+// Values outside the nodes are zero in these vectors, so `get` needs no test at the boundary.
 template <class Real> struct KeptNodes {
     Geometry g;
     Real *rhs;
@@ -141,7 +141,7 @@ template <class F> struct Level {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     Geometry g;
-    const Real *h;                            // 1 / d of r1, r2, b1; with TRUNCATED also 1 / center of b2
+    const Real *h;                            // 1 / pivot of r1, r2, b1; with TRUNCATED also 1 / center of b2
     const Stored *s, *d;                      // couplings, as in Grid
     Real *z;                                  // right-hand side in the forward half, solution in the backward half
     Real *y;                                  // y of b1 in the forward half

@@ -19,8 +19,8 @@
 //     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - contribution from outside b) + (1 - omega) A_b u_b).
 // With omega = 1 and 7 points (UNIT_OMEGA), only f and the faces around a block are read.
 //
-// `packed` contains the inverse in the order in which the lanes of a warp read it, 16 bytes per lane l: element (row,
-// column) = (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) is at (((q*32 + m)*2 + h)*32 + l)*2 + e. A step has eight
+// `packed` contains the inverse in the order in which the lanes of a warp read it, 16 bytes per lane l: the element in
+// row 16 m + l/4 + 8 e and column 8 q + 2 (l%4) + h is at index (((q*32 + m)*2 + h)*32 + l)*2 + e. A step has eight
 // right-hand-side values per column.
 //
 // `relax_any`, which reads the inverse once per block, is used if the device has less than DENSE_BYTES
@@ -43,9 +43,10 @@ constexpr int BUFFER_VALUES = BUFFER_COUNT * (INVERSE_STEP_VALUES + RHS_STEP_VAL
 constexpr int RESULTS_PER_TURN = 4, PAUSE_TURNS = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
-// Computes c += a b in a warp, for matrices a (16 x 8), b (8 x 8) and c (16 x 8). In lane l, a[e] is element (l/4 + 8
-// (e%2), l%4 + 4 (e/2)) of a, b[e] is element (l%4 + 4 e, l/4) of b, and c[e] is element (l/4 + 8 (e/2), 2 (l%4) + e%2)
-// of c.
+// Computes c += a b in a warp, for matrices a (16 x 8), b (8 x 8) and c (16 x 8). Lane l has these matrix elements:
+//     a[e]: row l/4 + 8 (e%2), column l%4 + 4 (e/2)
+//     b[e]: row l%4 + 4 e, column l/4
+//     c[e]: row l/4 + 8 (e/2), column 2 (l%4) + e%2
 __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
 #ifdef RRB_EMULATED
     static double warps_a[MULTIPLYING_WARPS][32][4], warps_b[MULTIPLYING_WARPS][32][2];
@@ -310,7 +311,7 @@ template <int POINTS, bool UNIT_OMEGA> __device__ __forceinline__ void run_helpe
 #pragma unroll 1
     for (unsigned round = 0; round < round_count; ++round) {
         Column *const group_columns = columns[round % 3];
-        // All helper warps compute all columns and write the same values.
+        // All helper warps compute the addresses of all columns, and write the same values to shared memory.
         {
             // For indices beyond the last block, the last block is computed again, so that the loops need no bounds
             // check.
@@ -434,8 +435,9 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
         run_helper_warp<7, true>(a, pipeline, results, columns, weights, round_count);
     else if (a.points == 7) run_helper_warp<7, false>(a, pipeline, results, columns, weights, round_count);
     else run_helper_warp<27, false>(a, pipeline, results, columns, weights, round_count);
-    // No thread block exits while the other one may still write to its shared memory. __syncwarp() is required because
-    // lanes may have diverged: those beyond the last block write no results.
+    // No thread block exits while the other thread block of the cluster may still write to its shared memory.
+    // __syncwarp() is required because lanes may have diverged: lanes for indices beyond the last block write no
+    // results.
     __syncwarp();
     Pipeline::sync_cluster();
 }

@@ -1,13 +1,14 @@
 // Block relaxation on patches: u_b <- u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches. The blocks
-// are relaxed by colours, all at once, or in lexicographic order (Rodriguez et al., algorithms 1 to 3). A_b^-1 = D S
-// Lambda^-1 S^-1 D^-1 (src/smoother/block_inverse.rs) is applied as three sine transforms, a scaling and three further
-// sine transforms. Stencils without such a factorization use a dense inverse.
+// are relaxed by colours, all at once, or in lexicographic order (Rodriguez et al., algorithms 1 to 3). The inverse
+// A_b^-1 = D S Lambda^-1 S^-1 D^-1 (src/smoother/block_inverse.rs) is applied as three sine transforms, a scaling and
+// three further sine transforms. Stencils without such a factorization use a dense inverse.
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
 // most 8 x 8 x 8 cells, or every other block of a tile. A tile is one block of 8^3 cells, or as many smaller blocks of
-// one shape as fit. The smaller blocks are adjacent or, with eight colours, every other block. The tables of a shape of
-// bx x by x bz cells are: 1 / Lambda times the factors of the inverse transforms, at index (r*by + q)*bx + p; the
-// diagonals of D^-1 and D, in the order of the cells; or the dense inverse, by columns.
+// one shape as fit. The smaller blocks are adjacent or, with eight colours, every other block. Blocks of bx x by x bz
+// cells have tables of one of two kinds. For sine transforms, the tables are 1 / Lambda times the factors of the
+// inverse transforms, at index (r*by + q)*bx + p, and the diagonals of D^-1 and D, in the order of the cells.
+// Otherwise, the table is the dense inverse, stored by columns.
 //
 // Launch: one thread block of 64 threads per item; dense.cuh describes `smoother_relax_dense_f64`. A thread holds a
 // line of eight cells in registers, along z, x or y. The line of thread t has the indices (t & 7, t >> 3) in the other
@@ -17,19 +18,19 @@
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //
 // One launch per sweep; `smoother_relax_dense_f64` is launched once per stage. Items are sorted by stages (colours) and
-// chunks (at least 64 tiles; whole slabs of tiles in z, of one or more patches). Stage 0 of chunk c is followed by
-// stage 1 of chunk c - lag, and so on. Therefore, u and f of a chunk are read from memory once, and from the L2 cache
-// for the later colours. An item of stage s waits until all lower stages of the previous, own and next chunk are
-// complete. `finished_counts` counts the finished items of each chunk over all launches. A chunk may lack a stage
-// (patches of one block along an axis), so waiting for the previous stage alone would not suffice. The kernel assumes
-// that thread blocks start in the order of their numbers, as the scans of CUB do. An item waits only for items with
-// lower numbers, so a deadlock cannot occur.
+// chunks. A chunk consists of whole slabs of tiles in z, of one or more patches. All chunks but the last have at least
+// 64 tiles. Stage 0 of chunk c is followed by stage 1 of chunk c - lag, and so on. Therefore, u and f of a chunk are
+// read from memory once, and from the L2 cache for the later colours. An item of stage s waits until all lower stages
+// of the previous, own and next chunk are complete. `finished_counts` counts the finished items of each chunk over all
+// launches. A chunk may lack a stage (patches of one block along an axis), so waiting for the previous stage alone
+// would not suffice. The kernel assumes that thread blocks start in the order of their numbers, as the scans of CUB do.
+// An item waits only for items with lower numbers, so a deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
 // the edge of a patch write their faces to a buffer (`store_faces`). The adjacent tiles read this buffer in the next
 // sweep (`load_faces`). Two such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer
-// contains the values that an exchange before the next sweep would copy. The last sweep also writes the faces that it
-// reads to the ghost cells. A launch begins while the previous one ends (`allow_next_kernel`).
+// contains the values that an exchange before the next sweep would copy. The last sweep also stores the values of the
+// faces that it reads in the ghost cells. A launch begins while the previous one ends (`allow_next_kernel`).
 //
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
 // 8^3 blocks is 37 bytes, because a row of u in a block occupies three sectors of 32 bytes, and faces are read twice.
@@ -39,10 +40,11 @@
 // Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
 // adjacent. The writes of an earlier stage are released by `count_finished_item`, after a barrier of the thread block,
 // and acquired by `wait_for_chunks`, before a barrier. An item of a later stage waits for the items of all earlier
-// stages around it, so it cannot overwrite cells that they still have to read. Block Jacobi reads one array and writes
-// the other. Faces between patches are read from one buffer and written to the other, each value by one thread. An item
-// of the asynchronous (chaotic) method waits only for items of its own chunk. It reads values of other chunks as they
-// are in memory at that moment. These loads and stores are relaxed atomic accesses of eight bytes.
+// stages around it. The later item therefore overwrites no cell that one of these items still has to read. Block Jacobi
+// reads one array and writes the other. Faces between patches are read from one buffer and written to the other, each
+// value by one thread. An item of the asynchronous (chaotic) method waits only for items of its own chunk. It reads
+// values of other chunks as they are in memory at that moment. These loads and stores are relaxed atomic accesses of
+// eight bytes.
 #include "../common/device.cuh"
 #include "work.cuh"
 #include "transforms.cuh"
@@ -64,8 +66,9 @@ __device__ __forceinline__ bool fills_tile(unsigned shape) {
     return is_filled;
 }
 
-// Copies a box of ghost cells from another patch in the arrays u[array_index]; with `to_both_arrays`, also to u[1 -
-// array_index]. Each thread reads all its values before it writes them.
+// Copies the values of a box of ghost cells of one patch from another patch. Both patches use their array
+// u[array_index]. With `to_both_arrays`, the values are also written to the array u[1 - array_index]. Each thread reads
+// all its values before it writes them.
 __device__ __forceinline__ void copy_ghost_box(
     const BlockPatch *patches, const BlockCopy &c, int array_index, bool to_both_arrays) {
     const BlockPatch &target = patches[c.target_patch], &source = patches[c.source_patch];
@@ -261,8 +264,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
     if (threadIdx.x == 0) a.sums[blockIdx.x] = warp_sums[0] + warp_sums[1];
 }
 
-// Computes the norm of the residual: the square root of the sum of the tiles' squared norms. One thread block adds them
-// in a fixed order.
+// Computes the norm of the residual: the square root of the sum of a.sums, which contains the squared norm of each
+// tile. One thread block adds the values in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::NORM_THREADS) smoother_norm_f64(const blocks::NormArgs a) {
     __shared__ double sums[blocks::NORM_THREADS];
     double sum = 0.0;

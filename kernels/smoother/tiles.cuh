@@ -67,8 +67,8 @@ __device__ __forceinline__ void solve_lines(
     }
 }
 
-// Returns the index, in the buffers of faces, of the first value of an item's face on a side. `faces` is the member of
-// BlockItem with this name.
+// Returns where the values of an item's face on side `side` begin: the index of the first value in a buffer of faces.
+// `faces` is the member of BlockItem with this name.
 __device__ __forceinline__ int64_t face_start(unsigned faces, int side) {
     return int64_t(FACE_VALUES) * ((faces >> FIRST_FACE_SHIFT) + bit_count(faces & ((1u << side) - 1)));
 }
@@ -80,9 +80,9 @@ struct FaceValues {
     double west, east, south, north, bottom, top;
 };
 
-// Reads the six faces around a tile: a face that a tile of another patch wrote in the previous sweep from the buffer,
-// and each other face from u. `corner` is the index of the tile's first cell in u. With `a.stores_ghosts`, the
-// faces from the buffer are also written to the ghost cells.
+// Reads the six faces around a tile. Faces that tiles of other patches wrote in the previous sweep are read from the
+// buffer of faces, and all other faces from u. `corner` is the index of the tile's first cell in u. With
+// `a.stores_ghosts`, the values from the buffer are also stored in the ghost cells.
 __device__ __forceinline__ FaceValues load_faces(
     const RelaxArgs &a, const BlockItem &item, const BlockPatch &patch, int64_t corner) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
@@ -107,8 +107,8 @@ __device__ __forceinline__ FaceValues load_faces(
     return v;
 }
 
-// Reads the numbers of the adjacent faces of this tile, early enough to hide the latency. The caller executes a barrier
-// of the thread block before `store_faces`.
+// For each face that this tile exchanges, reads the number of the adjacent face of another patch, early enough to hide
+// the latency. The caller executes a barrier of the thread block before `store_faces`.
 __device__ __forceinline__ void load_partners(const RelaxArgs &a, const BlockItem &item, int *partners) {
     if (a.faces_written && threadIdx.x < bit_count(item.faces & SIDE_BITS))
         partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE_SHIFT) + threadIdx.x);

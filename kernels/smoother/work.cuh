@@ -20,9 +20,11 @@ struct BlockPatch {
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;
-    int wait_index; // index in `required_counts` of the counts of the previous, own and next chunk; -1: no wait
+    // Index in `required_counts` of three successive counts: of the previous, the own and the next chunk; -1: no wait.
+    int wait_index;
     int chunk_index; // index of the own chunk in `finished_counts` and `required_counts`
-    // SIDE_BITS that are adjacent to a tile of another patch; ADVANCES_FLAG; from bit 7 on, number of the first face
+    // SIDE_BITS: the sides at which the tile exchanges a face with a tile of another patch. ADVANCES_FLAG. From bit
+    // FIRST_FACE_SHIFT on: the number of the first face of the tile.
     unsigned faces;
 };
 constexpr unsigned STRIDED_FLAG = 1u << 24, MASKED_FLAG = 1u << 25, ODD_PHASE_FLAG = 1u << 26;
@@ -30,7 +32,8 @@ constexpr unsigned STRIDED_FLAG = 1u << 24, MASKED_FLAG = 1u << 25, ODD_PHASE_FL
 // `finished_counts`.
 constexpr unsigned SIDE_BITS = 63, ADVANCES_FLAG = 64, FIRST_FACE_SHIFT = 7;
 
-// Tables of a block shape, at index ((lz-1)*8 + ly-1)*8 + lx-1; NULL if the shape does not use a table.
+// Addresses of the tables for blocks of lx x ly x lz cells, at index ((lz-1)*8 + ly-1)*8 + lx-1. The address of a table
+// that this shape does not use is NULL.
 struct BlockTables {
     const double *reciprocals, *inverse_diagonal, *diagonal, *dense, *packed;
 };
@@ -49,9 +52,9 @@ struct RelaxArgs {
     const BlockTables *tables;
     unsigned *finished_counts;
     // `finished_counts`: for each chunk, the number of its finished items of all stages but the last, over all
-    // launches. `required_counts`: a matrix, stored by rows, with one column per chunk and one column before and after
-    // them. Row 0 contains the number of items that increment `finished_counts` in one launch, row 1 + s the number of
-    // items of all stages below s.
+    // launches. `required_counts`: a matrix, stored by rows, with one column per chunk, and one additional column at
+    // each end. Row 0 contains the number of items that increment `finished_counts` in one launch, row 1 + s the number
+    // of items of all stages below s.
     const unsigned *required_counts;
     unsigned launch_count;  // number of launches with this list of items, including this one
     int source_array, target_array; // indices of the arrays that are read and written
@@ -60,7 +63,7 @@ struct RelaxArgs {
     double entries[27];     // stencil entries at (c+1)*9 + (b+1)*3 + a+1
     unsigned count;         // number of items
     double eigenvalue_terms[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
-    double weight;          // product of the factors 2 / (b + 1) of three inverse transforms
+    double weight;          // product of the factors 2 / (8 + 1) of three inverse transforms of length 8
     int points, is_dense;   // 7 or 27; whether the inverses are dense
     // Faces between tiles of different patches, 64 values each. `faces_read`: the previous sweep has written these
     // faces, and this sweep reads them instead of ghost cells. `faces_written`: this sweep writes these faces for the
@@ -68,7 +71,7 @@ struct RelaxArgs {
     const double *faces_read;
     double *faces_written;
     const int *partners;
-    int stores_ghosts; // 1: also write the faces that are read to the ghost cells
+    int stores_ghosts; // 1: the values of the faces that are read are also stored in the ghost cells
 };
 constexpr int FACE_VALUES = 64;
 
@@ -84,10 +87,10 @@ __device__ __forceinline__ void allow_next_kernel() {}
 __device__ __forceinline__ void wait_for_previous_kernel() {}
 #else
 __device__ __forceinline__ int bit_count(unsigned v) { return __popc(v); }
-// If the launch allows it (`Stream::launch`), a kernel starts when every thread block of the previous kernel has called
-// allow_next_kernel() or has ended. Its thread blocks use resources that thread blocks of the previous kernel have
-// released. After wait_for_previous_kernel(), the previous kernel's results are visible, and the data that it read may
-// be overwritten.
+// If the launch allows an early start (`Stream::launch`), a kernel starts when every thread block of the previous
+// kernel has called allow_next_kernel() or has ended. The thread blocks of the new kernel use resources that thread
+// blocks of the previous kernel have released. After wait_for_previous_kernel(), the previous kernel's results are
+// visible, and the data that it read may be overwritten.
 __device__ __forceinline__ void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -124,9 +127,9 @@ __device__ __forceinline__ double reciprocal(double x) {
 }
 #endif
 
-// Waits until all lower stages of the previous, own and next chunk are complete; with `waits_for_own_chunk_only`, only
-// those of the own chunk. An item increments the count of its chunk only after the lower stages of this chunk are
-// complete. The count of a chunk therefore shows which stages are complete.
+// Waits until all stages below the stage of `item` are complete in the previous, the own and the next chunk or, with
+// `waits_for_own_chunk_only`, in the own chunk. An item increments the count of its chunk only after all lower stages
+// of this chunk are complete. The count of a chunk therefore shows which stages are complete.
 __device__ __forceinline__ void wait_for_chunks(const RelaxArgs &a, const BlockItem &item) {
     if (item.wait_index < 0) return;
     if (threadIdx.x < 3 && (!a.waits_for_own_chunk_only || threadIdx.x == 1)) {

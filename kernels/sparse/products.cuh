@@ -10,7 +10,7 @@ namespace sparse {
 
 template <class X> struct CsrArgs {
     int64_t first_position, end_position; // positions of the rows to compute
-    const int64_t *ptr; // start of the row at each position, and the end of the last row
+    const int64_t *ptr; // the row at position p has the entries ptr[p], ..., ptr[p + 1] - 1
     const unsigned *col, *rows; // rows: row at each position; NULL: row and position are equal
     const void *val;
     int64_t max_row_len; // rows with more entries are in `long_rows`
@@ -72,7 +72,7 @@ template <class V, class X> __device__ inline void multiply_csr(const CsrArgs<X>
 
 template <class X> struct SellArgs {
     int64_t position_count; // number of slices times slice_rows
-    const int64_t *offset; // start of each slice, and the end of the last slice
+    const int64_t *offset; // slice s has the values offset[s], ..., offset[s + 1] - 1
     // rows: row at each position, or NO_INDEX for padding and long rows; NULL: row and position are equal
     const unsigned *col, *rows;
     const void *val;
@@ -82,8 +82,8 @@ template <class X> struct SellArgs {
     RowFinish<X> finish;
 };
 
-// Computes the rows that are stored in slices of `slice_rows` rows, one thread per row. Index is the type of offsets
-// within BATCH columns of a slice.
+// Computes the rows that are stored in slices of `slice_rows` rows, one thread per row. Index is the type of indices
+// relative to the first value of a batch. These indices are at most BATCH slice_rows.
 template <class V, class X, class Index>
 __device__ inline double compute_sell_rows(const SellArgs<X> &a, Index slice_rows) {
     const V *val = static_cast<const V *>(a.val);
@@ -147,7 +147,7 @@ __device__ inline X sum_diagonals(const DiaArgs<X> &a, const V *val, unsigned i,
     return s;
 }
 
-// Computes the rows of A x, or with `transposed` the rows of A^T x, for a matrix in dia, one thread per row.
+// Computes the rows of A x, or of A^T x if `transposed` is 1, for a matrix in dia. One thread computes a row.
 template <class V, class X> __device__ inline void multiply_dia(const DiaArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
@@ -167,8 +167,8 @@ template <class V, class X> __device__ inline void multiply_dia(const DiaArgs<X>
 
 template <class X> struct BsrArgs {
     int64_t rows, cols;
-    const int64_t *ptr; // start of each block row, and the end of the last block row
-    const unsigned *col; // block columns
+    const int64_t *ptr; // block row k has the blocks ptr[k], ..., ptr[k + 1] - 1
+    const unsigned *col; // block column of each block
     const void *val;
     int64_t block_size;
     const X *x;
@@ -217,9 +217,9 @@ struct GatherArgs {
     double *to;
 };
 
-// Computes to[k] = sum of values[order[i]] over i = start[k], ..., start[k + 1] - 1, in this order. Without `start`,
-// to[k] = values[order[k]], or 0 for padding. Cost: 20 bytes per value, and with `start` 4 bytes per sum. A sum starts
-// from -0, because -0 + v = v for every v, including -0.
+// Computes to[k] = sum of values[order[i]] over i = start[k], ..., start[k + 1] - 1, in this order. If `start` is NULL,
+// computes to[k] = values[order[k]], or 0 for padding. Moves 20 bytes per value and, with `start`, 4 bytes per sum. A
+// sum starts from -0, because -0 + v = v for every v, including -0.
 __device__ inline void gather_values(const GatherArgs &a) {
     for_each_cell(a.count, [&](int64_t k) {
         if (a.start == nullptr) {

@@ -12,7 +12,7 @@ constexpr int SUMS_PER_PASS = 8; // largest number of inner products, or of term
 template <class V> struct InnerProductsArgs {
     int64_t count;
     const V *a, *b[8];
-    int64_t n; // at most SUMS_PER_PASS
+    int64_t n; // number of vectors b[k], at most SUMS_PER_PASS
     double *partial_sums, *products; // partial_sums: SUMS_PER_PASS values per block
     Scalars *scalars;
 };
@@ -48,12 +48,12 @@ template <class V> struct CombineArgs {
     const V *v[8];
     double factor[8];
     double scale;
-    int64_t n; // at most SUMS_PER_PASS
+    int64_t n; // number of vectors v[k], at most SUMS_PER_PASS
     Sum sum;
 };
 
-// Computes target = scale target + sum_k factor[k] v[k], and the sum <target, target>. With scale = 0, the old values
-// of `target` are not read. T is the type of the elements of `target`.
+// Computes target = scale target + sum_k factor[k] v[k], and <target, target>. If scale = 0, the old values of `target`
+// are not read. T is the type of the elements of `target`.
 template <class V, class T> __device__ inline void combine(const CombineArgs<V> &a) {
     T *target = static_cast<T *>(a.target);
     double sum = 0.0;

@@ -165,8 +165,9 @@ impl<C: Core> Base<C> {
 
     /// Returns the options after `change`, with `RRBSOLVER_OPTIONS` applied last so that it takes precedence.
     ///
-    /// Checks the options that the program has set, and opens their log. Invalid entries of `RRBSOLVER_OPTIONS` become
-    /// warnings. `adopt` stores the new options after all allocations that they need have succeeded.
+    /// Checks the options that the program has set, and opens the log that they name. Invalid entries of
+    /// `RRBSOLVER_OPTIONS` become warnings. `adopt` stores the new options after all allocations that they need have
+    /// succeeded.
     fn validate_change(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<ChangedOptions> {
         let mut new_options = self.options.clone();
         change(&mut new_options)?;
@@ -199,7 +200,7 @@ impl<C: Core> Base<C> {
         if let Some(log) = changed.log {
             self.log = log;
         }
-        // The environment is read at every change of an option, but its warnings are logged once per handle.
+        // The environment is read at every change of an option, but the warnings about it are logged once per handle.
         if !std::mem::replace(&mut self.has_warned, true) {
             for warning in changed.warnings {
                 self.log.write_line(0, format_args!("{warning}"));
@@ -231,8 +232,8 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Sets the caller's stream for later calls. The stream is checked here only in `smoother_` if the patches are up
-    /// to date. Otherwise, the next call that computes reports an invalid stream.
+    /// Sets the caller's stream for later calls. This function checks the stream only in `smoother_`, and only if the
+    /// patches are up to date. In all other cases, the next call that computes reports an invalid stream.
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let is_current = self.staleness.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {
@@ -292,7 +293,7 @@ impl<C: Core> Base<C> {
     }
 
     /// Calls `work` with the solver object, on the caller's stream, and with an observer that passes events to history,
-    /// log and monitor. If a callback panics, returns this error instead of the result of `work`.
+    /// log and monitor. If a callback panics, returns an error about the panic instead of the result of `work`.
     pub fn run<T>(&mut self, work: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<T>) -> Result<T> {
         self.check_stream()?;
         let Some(core) = &mut self.core else { return Err(messages::stale(self.family, Staleness::NoSetup)) };

@@ -116,7 +116,7 @@ impl CallbackState {
     }
 
     /// Returns whether all calls that began before `generation` have ended. This is also true if a later generation has
-    /// begun, because it begins only after these calls have ended.
+    /// begun, because a later generation begins only after these calls have ended.
     fn have_earlier_calls_ended(&self, generation: usize) -> bool {
         self.generation.load(Relaxed) != generation
             || self.running_calls_of(generation.wrapping_sub(1)).load(Relaxed) == 0

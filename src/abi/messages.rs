@@ -61,7 +61,7 @@ pub fn several_boxes(count: usize) -> Error {
     Error::State(format!("this rank has {count} boxes: call the function whose name ends in _boxes"))
 }
 
-/// Error of a call on resident copies of u and f before `smoother_upload`.
+/// Error of a call that uses the resident copies of u and f before `smoother_upload` has created them.
 pub fn not_uploaded() -> Error {
     Error::State("u and f are NULL: smoother_upload must come before this call".to_owned())
 }

@@ -37,9 +37,12 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// Returns whether the aggregates are suitable for another matrix: both matrices have the same number of rows, each
-    /// aggregate passes the quality test, and each node without aggregate satisfies the condition of
-    /// `is_only_smoothed`. The value of kappa in these tests is `KAPPA_FOR_REUSE`.
+    /// Returns whether the aggregates are suitable for another matrix `c`. All of these conditions must hold, with
+    /// `KAPPA_FOR_REUSE` as the value of kappa:
+    ///
+    /// - `c` has as many rows as the matrix of the aggregates;
+    /// - each aggregate passes the quality test for `c`;
+    /// - each node without aggregate satisfies the condition of `is_only_smoothed` for `c`.
     pub fn are_suitable(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
         if self.aggregate_of_row.len() != c.rows() {
             return Ok(false);

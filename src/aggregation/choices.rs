@@ -7,7 +7,8 @@ use super::order::SweepOrder;
 pub struct CycleParameters {
     /// Order of the rows in a smoother sweep.
     pub order: SweepOrder,
-    /// On this many coarse levels, from the finest on, two cycles solve the system, regardless of its size.
+    /// Number of coarse levels, from the finest coarse level on, on which two cycles solve the system regardless of its
+    /// size.
     pub two_cycle_levels: usize,
     /// On the other coarse levels, two cycles solve systems with at least this number of rows. One cycle solves smaller
     /// systems (V-cycle).
@@ -25,17 +26,25 @@ impl CycleParameters {
     }
 }
 
-/// Bounds of the eigenvalues of B A on every level, where B is the cycle. `HIGHEST_EIGENVALUE` satisfies
-/// HIGHEST_EIGENVALUE = 1 + 1 / T_2((HIGHEST_EIGENVALUE + LOWEST_EIGENVALUE) / (HIGHEST_EIGENVALUE -
-/// LOWEST_EIGENVALUE)) with the Chebyshev polynomial T_2. If the eigenvalues on the coarser level are below
-/// `HIGHEST_EIGENVALUE`, those on this level are too. B is positive definite, because smoothing contracts in the
-/// A-norm. `LOWEST_EIGENVALUE` follows from kappa, the bound of mu (`AggregationRules::kappa`), with a margin.
+/// Bounds of the eigenvalues of B A on every level, where A is the matrix of the level and B the operator of the cycle,
+/// z = B r. Let l = `LOWEST_EIGENVALUE` and h = `HIGHEST_EIGENVALUE`. The bound h satisfies
+///
+/// ```text
+/// h = 1 + 1 / T_2((h + l) / (h - l))   with the Chebyshev polynomial T_2.
+/// ```
+///
+/// If the eigenvalues on the next coarser level are below h, those on this level are too. B is positive definite,
+/// because smoothing contracts in the A-norm. l follows from kappa, the bound of mu (`AggregationRules::kappa`), with a
+/// margin.
 const LOWEST_EIGENVALUE: f64 = 0.3;
 const HIGHEST_EIGENVALUE: f64 = 1.225;
 
-/// Coefficients of the AMLI-cycle: two Chebyshev steps for eigenvalues of B A in [`LOWEST_EIGENVALUE`,
-/// `HIGHEST_EIGENVALUE`]. The steps compute c = B r, d = B (r - `residual_factor` A c) and z = `first_weight` c +
-/// `second_weight` d.
+/// Coefficients of the AMLI-cycle: two Chebyshev steps for eigenvalues of B A from `LOWEST_EIGENVALUE` to
+/// `HIGHEST_EIGENVALUE`. With the operator B of the cycle, the steps compute
+///
+/// ```text
+/// c = B r,   d = B (r - residual_factor A c),   z = first_weight c + second_weight d.
+/// ```
 pub struct ChebyshevSteps {
     pub residual_factor: f64,
     pub first_weight: f64,

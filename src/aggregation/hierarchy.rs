@@ -46,8 +46,8 @@ pub struct Hierarchy {
     pub levels: Vec<Level>,
     /// Whether the aggregates are those of an earlier matrix.
     is_reused: bool,
-    /// Matrix of the coarsest level. It has few rows, unless another aggregation would not have reduced their number
-    /// enough.
+    /// Matrix of the coarsest level. It has more rows than requested only if a further aggregation would reduce the
+    /// number of rows too little (`MAX_ROW_FRACTION`).
     pub coarsest: Couplings,
 }
 

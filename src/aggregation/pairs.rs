@@ -6,8 +6,9 @@ use crate::error::{Result, push};
 
 /// Pairs the free rows, which have the value `UNASSIGNED` in `partner`. The entries of all other rows do not change.
 /// Processes the free rows i in ascending order. The candidates for a pair with i are the free rows j with a_ij > 0 and
-/// mu(i, j) <= kappa (`quality::pair_quality`). The partner of i is the candidate with the smallest mu for which
-/// `is_suitable_pair` holds. If there is none, row i becomes its own partner.
+/// mu(i, j) <= kappa (`quality::pair_quality`); a_ij is the negative of the off-diagonal entry of the matrix. The
+/// partner of i is the candidate with the smallest mu for which `is_suitable_pair` holds. If there is none, row i
+/// becomes its own partner.
 pub fn match_pairs(
     c: &Couplings,
     kappa: f64,

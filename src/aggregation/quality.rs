@@ -12,8 +12,8 @@ pub const MAX_AGGREGATE_NODES: usize = 8;
 const NEGATIVE_LIMIT: f64 = -1e-9;
 
 /// Returns mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
-/// passes the quality test. `a` is a_ij. If a row sum is not positive, the fraction e_i e_j / (e_i + e_j) is replaced
-/// by zero.
+/// passes the quality test. `a` is a_ij, the negative of the off-diagonal entry. d_i are diagonal entries, and e_i row
+/// sums. If e_i or e_j is not positive, the fraction e_i e_j / (e_i + e_j) is replaced by zero.
 pub fn pair_quality(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
     let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.row_sum[i], c.row_sum[j]]);
     let half_harmonic_mean = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };

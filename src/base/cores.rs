@@ -108,8 +108,8 @@ fn read_short_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    /// Compares with the standard library, which misses the quota of the root group if the path of the process exists
-    /// only on the host.
+    /// Compares the number with that of the standard library. If the path of the group exists only on the host, the
+    /// standard library misses the quota of the root group.
     #[test]
     fn cores_now_is_at_most_available_parallelism() {
         let core_count = cores_now();

@@ -91,9 +91,10 @@ impl<I: Index> Csr<I> {
         Ok(Self { cols: self.rows(), ptr, col, val })
     }
 
-    /// Writes the row indices and values of columns `first_lane` to `first_lane` + `next_entries.len()` - 1 of A to
-    /// `row` and `val`. `next_entries` contains the index of the first entry of each column and, on return, the index
-    /// after its last entry. `first_entry` is the index of the first entry of column `first_lane`.
+    /// Stores the entries of `next_entries.len()` consecutive columns of A, from column `first_lane` on: row indices in
+    /// `row`, values in `val`. On entry, `next_entries` contains the pointers of these columns: the indices of their
+    /// first entries in A^T. On return, it contains the indices after their last entries. `first_entry` is the pointer
+    /// of column `first_lane`.
     fn fill_columns(
         &self,
         first_lane: usize,
@@ -132,8 +133,8 @@ pub fn lengths_to_pointers(ptr: &mut [usize]) {
     }
 }
 
-/// Converts an array whose element i is the end of row i to row pointers, in place. The array has one element more than
-/// there are rows; the value of the last element on entry is not used.
+/// Converts row ends to row pointers, in place. On entry, element i is the end of row i. The array has one element more
+/// than there are rows, and this last element is not read.
 pub fn ends_to_pointers(ptr: &mut [usize]) {
     let rows = ptr.len() - 1;
     ptr.copy_within(..rows, 1);

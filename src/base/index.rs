@@ -66,9 +66,9 @@ impl Indices<'_> {
     }
 
     /// Returns a hint for an error message about index `k` if the integers seem to have another width than the option
-    /// `index_bytes` states. If the option states 4 bytes, this is the case if the second, fourth, ... integers are
-    /// zero, but not all others. If the option states 8 bytes, this is the case if integer `k` does not fit into 4
-    /// bytes.
+    /// `index_bytes` states. If the option states 4 bytes, this is the case if the second, fourth, ... integers are all
+    /// zero, and the first, third, ... integers are not. If the option states 8 bytes, this is the case if integer `k`
+    /// does not fit into 4 bytes.
     pub fn width_hint(&self, k: usize) -> &'static str {
         match self {
             Self::Int32(indices) => {

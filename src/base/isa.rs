@@ -27,7 +27,7 @@ pub const ISA_VARIABLE: &CStr = c"RRBSOLVER_ISA";
 const ISA_NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
 
 /// Returns the instruction set of this process: the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the
-/// machine supports it, otherwise the best one of the machine.
+/// machine supports it, otherwise the widest one that the machine supports.
 pub fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
     *ISA.get_or_init(|| choose_isa(std::env::var(ISA_VARIABLE.to_str().unwrap_or_default()).ok().as_deref()))

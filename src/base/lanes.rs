@@ -5,8 +5,8 @@
 /// Vector of eight doubles.
 ///
 /// # Safety of the unsafe methods
-/// The pointers must be valid for the values that are read or written, and aligned to doubles. Methods with the
-/// argument `n`, which must be at most 8, read or write only the first `n` values.
+/// The pointers must be valid for the values that are read or written, and 8-byte aligned. Methods with the argument
+/// `n`, which must be at most 8, read or write only the first `n` values.
 pub trait Lanes: Copy {
     /// Sets all eight values to `x`.
     fn splat(x: f64) -> Self;
@@ -27,7 +27,7 @@ pub trait Lanes: Copy {
     /// a b
     fn mul(self, b: Self) -> Self;
     /// a b + c; rounded once with `Avx512`, twice with the other types. The last bit therefore depends on the
-    /// instruction set. With AVX2 the operation is not fused, because some of these machines have no fused operations.
+    /// instruction set. With AVX2 the operation is not fused, because some machines with AVX2 have no fused operations.
     #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
         self.mul(b).add(c)

@@ -21,8 +21,8 @@ impl Machine {
     /// One host thread and no device.
     pub const HOST: Self = Self { backend: Backend::Cpu, threads: 1, device: -1, devices: Devices::NONE };
 
-    /// Selects the resources for `options`, given the numbers of threads and CUDA devices. With `is_worth_a_device`,
-    /// `backend=auto` selects CUDA if all devices that the options name exist.
+    /// Selects the resources for `options`, given the numbers of threads and CUDA devices. `backend=auto` selects CUDA
+    /// if `is_worth_a_device` is true and all devices that the options name exist.
     pub fn new(options: &Options, threads: usize, device_count: i32, is_worth_a_device: bool) -> Self {
         let shared_devices = options.devices();
         let device = shared_devices.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));

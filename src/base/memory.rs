@@ -157,8 +157,8 @@ pub fn check_available(bytes: u128, allocation_name: &'static str) -> Result<()>
     Ok(())
 }
 
-/// Returns the bytes that this process can still allocate, if known: the minimum over the machine and the control group
-/// at /sys/fs/cgroup, which is the group of the container inside a container.
+/// Returns the bytes that this process can still allocate, if known: the minimum of two limits, that of the machine and
+/// that of the control group at /sys/fs/cgroup. Inside a container, this is the group of the container.
 fn available_bytes() -> Option<u64> {
     let mut buffer = [0; 512];
     // 512 bytes suffice: `MemAvailable` is the third line.

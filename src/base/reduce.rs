@@ -88,8 +88,8 @@ pub fn pairwise_sum(a: &[f64]) -> f64 {
     }
 }
 
-/// Returns max_i |a_i|, or NaN if any entry is NaN. Compares bit patterns, whose order is the order of the magnitudes
-/// with NaN above infinity.
+/// Returns max_i |a_i|, or NaN if any entry is NaN. Compares the bit patterns of magnitudes: they have the order of the
+/// magnitudes, with NaN above infinity.
 #[inline(always)]
 pub fn max_abs(a: &[f64]) -> f64 {
     max_abs_of(a.iter().copied())
@@ -108,9 +108,8 @@ pub trait OtherRanks: Send + Sync {
     /// those of this rank.
     fn fill_entries(&self, numbers: &mut [&mut [f64]]);
 
-    /// Sets the entries of the other ranks for callers that use only sums over all entries of a rank. The first entry
-    /// of a rank may then contain the sum of the entries of this rank, and the others zero. All ranks receive the same
-    /// entries.
+    /// Sets the entries of the other ranks for callers that use only sums over all entries of a rank. Among the entries
+    /// of another rank, the first may then contain their sum, and the others zero. All ranks receive the same entries.
     fn fill_sums(&self, numbers: &mut [&mut [f64]]);
 }
 
@@ -183,8 +182,9 @@ impl<'a, const N: usize> Reduce<'a, N> {
         Self { other_ranks, ..self }
     }
 
-    /// Returns all partial results, one slice per number. With `thread`, waits at a barrier first. `thread` may be
-    /// `None` if only one thread runs, or if the caller has already passed a barrier and there are no other ranks.
+    /// Returns all partial results: N slices, one for each of the N numbers of a row. With `thread`, waits at a barrier
+    /// first. `thread` may be `None` if only one thread runs, or if the caller has already passed a barrier and there
+    /// are no other ranks.
     pub fn partial_results(&self, thread: Option<TeamThread>) -> [&'a [f64]; N] {
         self.complete_partials(thread, |other_ranks, numbers| other_ranks.fill_entries(numbers))
     }

@@ -67,8 +67,8 @@ impl<T: Number> Shared<T> {
         self.memory.data().cast()
     }
 
-    /// Returns the address of value `start`, for threads that write disjoint subsets of the values start .. start +
-    /// len.
+    /// Returns the address of value `start`, for threads that write disjoint subsets of the `len` values from `start`
+    /// on.
     pub fn address(&self, start: usize, len: usize) -> *mut T {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
         self.data().wrapping_add(start)

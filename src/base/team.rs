@@ -102,7 +102,8 @@ impl TeamThread<'_> {
         Self { index: 0, threads: 1, ..*self }
     }
 
-    /// Returns the contiguous range of the indices 0..n that belongs to this thread. The range depends only on n.
+    /// Returns the contiguous range of the indices 0..n that belongs to this thread. For given n, the range is always
+    /// the same.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         thread_share(n, self.index, self.threads)
     }
@@ -196,7 +197,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Pointer to the function that the threads other than 0 run. Its lifetime is erased; see [`Team::run`].
+/// Pointer to the function that all threads except thread 0 run. The lifetime of the function is erased; see
+/// [`Team::run`].
 #[derive(Clone, Copy)]
 struct ErasedFunction(*const (dyn Fn(TeamThread) + Sync));
 
@@ -332,8 +334,8 @@ impl Team {
         }
     }
 
-    /// Returns the results of `work` for all `pieces`, in the order of `pieces`. A thread that has finished an element
-    /// processes the next one.
+    /// Returns the results of `work` for all `pieces`, in the order of `pieces`. A thread that has finished a piece
+    /// processes the next piece that no thread has begun.
     pub fn map<T: Send, R: Send>(&mut self, pieces: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
         let piece_slots = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), WORK_NAME)?;
         let results = collected(piece_slots.iter().map(|_| Mutex::new(None)), WORK_NAME)?;

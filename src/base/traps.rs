@@ -117,7 +117,7 @@ pub fn in_host_state<T>(code: impl FnOnce() -> T) -> T {
     code()
 }
 
-/// Sets the library's state on one of its own threads, which inherits the state of its creator.
+/// Sets the library's state on a thread that the library has started. A new thread inherits the state of its creator.
 pub fn set_on_library_thread() {
     FloatingPointState::LIBRARY.write_registers();
 }

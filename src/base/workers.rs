@@ -80,7 +80,7 @@ impl Workers {
     }
 
     /// Returns the results of `work` for all `pieces`, in the order of `pieces`. If threads cannot be started, the
-    /// calling thread processes all of them.
+    /// calling thread processes all pieces.
     pub fn map<T: Send, R: Send>(
         &mut self,
         pieces: impl IntoIterator<Item = T>,

@@ -31,7 +31,7 @@ impl PaddedArrays {
         Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard_values, value_bytes, name)
     }
 
-    /// Like `zeroed`, but uses memory of a pool if it has a block of the required size.
+    /// Like `zeroed`, but uses a block of `pool` if the pool has one of the required size.
     pub fn zeroed_in(
         pool: &mut Pool,
         stream: &Stream,

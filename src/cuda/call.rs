@@ -72,7 +72,8 @@ pub fn push_host_to_device_jobs<'v>(
 }
 
 impl Call<'_> {
-    /// Queues the copies of the host arrays to the device: the input, and the output too if `with_guess` is set.
+    /// Queues the copies of the host arrays to the device: the input and, if `with_guess` is set, also the output,
+    /// which then contains the initial guess.
     pub fn send_arrays(&mut self, with_guess: bool) -> Result<()> {
         let (copies_input, copies_output) =
             (self.arrays.device_input == 0, with_guess && self.arrays.device_output == 0);
@@ -92,7 +93,8 @@ impl Call<'_> {
         self.stopwatch.record(1, self.stream)
     }
 
-    /// Copies the output to the caller's array if this is in host memory, and waits until the output is visible.
+    /// Copies the output to the caller's array if this array is in host memory. Waits until the caller can read the
+    /// output.
     pub fn fetch_output(&mut self) -> Result<()> {
         self.stream.wait()?;
         if self.arrays.device_output != 0 {
@@ -118,7 +120,7 @@ impl Call<'_> {
         (self.extents, self.arrays.ld, self.arrays.plane) = (extents, extents.nx, extents.nx);
     }
 
-    /// Adds the time of the copies to the device, for which the host must have waited.
+    /// Adds the time of the copies to the device to `seconds_transfer`. The host must have waited for these copies.
     pub fn add_transfer_time(&mut self) -> Result<()> {
         if std::mem::take(&mut self.has_unread_transfer_time) {
             *self.seconds_transfer += self.stopwatch.seconds()?;
@@ -160,7 +162,7 @@ pub trait FallibleSteps {
     /// Returns the first error, if any.
     fn first_error(&mut self) -> &mut Option<Error>;
 
-    /// Runs `f` unless an earlier step has failed, and stores its error.
+    /// Runs `f`, unless an earlier step has failed. If `f` fails, stores the error of `f`.
     fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         if self.first_error().is_some() {
             return None;
@@ -177,7 +179,7 @@ pub trait FallibleSteps {
         let _ = self.attempt(f);
     }
 
-    /// Runs a step that returns a scalar. After an error it returns NaN, which ends every iteration.
+    /// Runs a step that returns a scalar. After an error, returns NaN, which ends the loop of every iterative method.
     fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
         self.begin_step();
         self.attempt(f).unwrap_or(f64::NAN)

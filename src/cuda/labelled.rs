@@ -1,7 +1,8 @@
 //! Sums over labelled cells (kernels/common/labelled.cuh), for singular components and for deflation regions.
 //!
 //! Cells are divided into chunks of `CHUNK_CELLS` cells. A slot consists of the cells of one chunk that have the same
-//! label. An item is a segment of `SEGMENT_CELLS` cells in which a slot has cells.
+//! label. Chunks are divided into segments of `SEGMENT_CELLS` cells. The items of a slot are the segments that contain
+//! cells of the slot.
 
 use crate::base::csr::{ends_to_pointers, lengths_to_pointers};
 use crate::cuda::arrays::{Pool, allocate_lists};
@@ -20,10 +21,12 @@ const NUMBERS_PER_LABEL: usize = 4;
 
 /// Cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Up to three blocks of memory. The first one contains the lists by label and by chunk of cells; for runs, it
-    /// contains all lists. The second one contains the lists of slots and items (kernels/dpcg/labelled.cuh). The number
-    /// of slots for which the second one has room is rounded up to a power of two, so that other labels can reuse the
-    /// memory. The third one contains the labels of the cells, if this object owns them.
+    /// Up to three blocks of memory:
+    ///
+    /// - The first block contains the lists by label and by chunk of cells; after `of_runs`, it contains all lists.
+    /// - The second block contains the lists of slots and items (kernels/dpcg/labelled.cuh). Their capacities are
+    ///   rounded up to powers of two, so that the lists for other labels can reuse the memory.
+    /// - The third block contains the labels of the cells, if this object owns them.
     memory: [Option<Memory>; 3],
     arguments: LabelledArgs,
     /// Host copy of the `NUMBERS_PER_LABEL` numbers of each label.
@@ -84,8 +87,9 @@ impl Labelled {
         })
     }
 
-    /// Sends runs of cells to the device, sorted by label. The runs of each label remain in the given order, in which
-    /// their sums are added. `count` is the number of labels.
+    /// Sends runs to the device, sorted by label. A run consists of consecutive cells with the same label. The runs of
+    /// each label remain in the given order, in which the sums over the runs are added. `count` is the number of
+    /// labels.
     pub fn of_runs(stream: &Stream, runs: &[Run], count: usize) -> Result<Self> {
         let (mut run_start, mut cell_counts): (Vec<usize>, Vec<u64>) =
             (zeroed(count + 1, CELLS_BY_LABEL)?, zeroed(count, CELLS_BY_LABEL)?);

@@ -20,7 +20,8 @@ pub struct MemoryLayout {
 pub struct PlaneLayout {
     /// Values from one plane to the next.
     pub plane: usize,
-    /// For each device after the first, the index of its first value in a plane. Not used if one device owns all rows.
+    /// For each device after the first, the index in a plane of the first value that this device owns. Not used if one
+    /// device owns all rows.
     starts: [usize; PARTS],
     /// Number of devices after the first that own rows.
     other_devices: usize,

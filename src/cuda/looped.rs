@@ -50,7 +50,7 @@ impl SharedScalars {
         self.host_copy.device_address()
     }
 
-    /// Queues a copy of the first `bytes` bytes to the device.
+    /// Queues a copy of the first `bytes` bytes of the host copy to the device.
     pub fn send(&self, stream: &Stream, bytes: usize) -> Result<()> {
         stream.send_prefix(self.address, &self.host_copy, bytes)
     }
@@ -118,7 +118,7 @@ impl DerefMut for SharedScalars {
 }
 
 /// Recorded loops whose graphs have different numbers of iterations. Empty if the host launches each iteration, or if
-/// one kernel is the whole loop.
+/// one kernel executes the whole loop.
 #[derive(Default)]
 pub struct RecordedLoops {
     /// Iterations per graph, and the graph.
@@ -127,8 +127,8 @@ pub struct RecordedLoops {
 
 impl RecordedLoops {
     /// Records loops that the device repeats without the host, one for each number of iterations in `body_lengths`.
-    /// `iteration` launches one iteration and receives the handle of the loop condition. A previous graph is kept if
-    /// its launches are unchanged.
+    /// `iteration` launches one iteration and receives the handle of the loop condition. A graph of `previous` is kept
+    /// if its launches are unchanged.
     pub fn new(
         device: &Arc<Device>,
         body_lengths: &[usize],
@@ -162,8 +162,8 @@ pub trait DeviceLoop {
     /// Returns the recorded loop and the stream on which to launch it, or `None` if the host launches the iterations.
     fn graph(&self) -> Option<(&RecordedGraph, &Stream)>;
 
-    /// Launches one iteration, or the whole loop if one kernel executes it. An iteration computes the next p, q, rho =
-    /// <r, M^-1 r> and sigma = <p, A p>, or ends the loop.
+    /// Launches one iteration, or the whole loop if one kernel executes it. An iteration computes the next p, q,
+    /// rho = <r, M^-1 r> and sigma = <p, A p>, or ends the loop.
     fn launch_iteration(&mut self) -> Result<()>;
 
     /// Launches the loop.
@@ -177,8 +177,8 @@ pub trait DeviceLoop {
     /// Returns the largest number of iterations before the loop pauses.
     fn pause_interval(&self) -> i64;
 
-    /// Prepares the loop. Returns true if the loop has already been launched with the limits and from the iteration of
-    /// `_state`, so that `run` must not launch it again.
+    /// Prepares the loop. Returns true if an earlier step has already launched the loop, and the limits and the first
+    /// iteration of that launch are those of `_state`. `run` must then not launch it again.
     fn begin_loop(&mut self, _state: &State) -> Result<bool> {
         Ok(false)
     }
@@ -193,7 +193,7 @@ pub trait DeviceLoop {
         false
     }
 
-    /// Stores the state in which the loop ended. `was_paused`: the observer stopped the loop.
+    /// Stores the state in which the loop ended. `was_paused`: whether the observer has stopped the loop.
     fn end_loop(&mut self, state: &State, was_paused: bool);
 }
 

@@ -24,7 +24,7 @@ pub struct Session {
     /// Measures the time of copies to the device.
     stopwatch: Stopwatch,
     family: &'static Module,
-    // Declared after the fields above, so that memory on the device is freed before the device.
+    // Declared after the fields above, because these must be dropped before the device.
     pub device: Arc<Device>,
     /// Further devices that own rows of divided grids.
     other_devices: Vec<Arc<Device>>,
@@ -149,8 +149,9 @@ impl Session {
         }
     }
 
-    /// Ends a run, whose first error of the driver is `failed`, and returns that error. Waits because the next call may
-    /// use another stream, and because the caller's arrays must not be used after the return.
+    /// Waits for the stream at the end of a run. Returns `failed`, the first error of the driver during the run, or, if
+    /// there is none, the result of the wait. The wait is necessary because the next call may use another stream, and
+    /// because the device must not use the caller's arrays after the call has returned.
     pub fn end_run(&self, failed: Option<Error>) -> Result<()> {
         let waited = self.stream().wait();
         failed.map_or(waited, Err)

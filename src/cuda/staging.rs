@@ -41,7 +41,7 @@ pub struct Job<'a> {
     /// Number of values, without the gaps between rows.
     count: usize,
     device: u64,
-    /// Offset of the last value from `host`.
+    /// Index of the last value of the copy, counted in values from the address `host`.
     last_offset: usize,
     /// Whether the caller's array is page-locked at its first and last value.
     is_locked: bool,
@@ -49,7 +49,8 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Describes a copy of `rows` rows of `nx` values to the device. The rows begin `ld` values apart.
+    /// Describes a copy of `rows` rows of `nx` values to the device. In the host array, the rows begin `ld` values
+    /// apart.
     pub fn from_host(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         assert!(rows > 0 && nx <= ld && values.len() >= (rows - 1) * ld + nx);
         let last_offset = (rows - 1) * ld + nx - 1;
@@ -58,7 +59,7 @@ impl<'a> Job<'a> {
         Self { host, ld, nx, count, device, last_offset, is_locked, _array: PhantomData }
     }
 
-    /// Describes a copy of `rows` rows of `nx` values to the host. The rows begin `ld` values apart.
+    /// Describes a copy of `rows` rows of `nx` values to the host. In the host array, the rows begin `ld` values apart.
     pub fn to_host(values: &'a mut [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         let host = values.as_mut_ptr();
         Self { host, ..Job::from_host(values, (ld, nx, rows), device) }
@@ -96,8 +97,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Calls `f` for each contiguous part of the values first .. first + count. The arguments of `f` are the host
-    /// address, the offset from `first_value` and the length.
+    /// Divides `count` values of this job, beginning with number `first_value`, into segments that are contiguous in
+    /// the host array. Calls `f` for each segment. The arguments of `f` are the host address of the segment, the number
+    /// of values between `first_value` and the segment, and the length of the segment.
     fn for_each_segment(&self, first_value: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
         let mut position = first_value;
         while position < first_value + count {
@@ -118,7 +120,7 @@ impl<'a> Job<'a> {
 #[derive(Clone, Copy)]
 struct Chunk {
     job: usize,
-    /// First value, counted without the gaps between rows.
+    /// Number of the first value in the job, counted without the gaps between rows.
     first_value: usize,
     count: usize,
     /// Number of pieces of all previous chunks.
@@ -208,7 +210,7 @@ struct CopyRun<'a> {
     next_piece: AtomicUsize,
     /// Number of chunks whose pieces may be copied.
     open_chunk_count: AtomicUsize,
-    /// Pieces copied so far of the chunk in each buffer.
+    /// For each buffer, the number of pieces copied so far of the chunk that the buffer holds.
     copied_pieces: [AtomicUsize; BUFFERS],
     /// Whether an operation of the driver has failed. The waiting threads then return.
     has_failed: AtomicBool,
@@ -219,7 +221,8 @@ struct CopyRun<'a> {
 unsafe impl Sync for CopyRun<'_> {}
 
 impl CopyRun<'_> {
-    /// Returns the index of the chunk that contains a piece. `first_candidate` must not be above this index.
+    /// Returns the index of the chunk that contains a piece. The search begins with the chunk `first_candidate`, which
+    /// must not be after this chunk.
     fn chunk_of(&self, piece: usize, first_candidate: usize) -> usize {
         let mut chunk = first_candidate;
         while piece >= self.chunks[chunk].first_piece + self.chunks[chunk].piece_count() {
@@ -228,7 +231,7 @@ impl CopyRun<'_> {
         chunk
     }
 
-    /// Copies a piece of a chunk between the host array and its buffer, and counts the piece as done.
+    /// Copies a piece of a chunk between the host array and the buffer of the chunk, and counts the piece as copied.
     fn copy(&self, piece: usize, chunk: usize) {
         let Chunk { job, first_value, count, first_piece } = self.chunks[chunk];
         let offset = (piece - first_piece) * PIECE_VALUES;
@@ -356,7 +359,7 @@ impl CopyRun<'_> {
 }
 
 impl StagingBuffers {
-    /// Allocates buffers for jobs of about `values` values.
+    /// Allocates buffers for jobs with a total of about `values` values.
     fn new(device: &Arc<Device>, threads: usize, values: usize) -> Result<Self> {
         let chunk_values = (values / BUFFERS).next_multiple_of(PIECE_VALUES).clamp(PIECE_VALUES, CHUNK_VALUES);
         let buffer = || PageLockedArray::new(device, chunk_values);

@@ -80,8 +80,8 @@ impl BlockSums {
         }
     }
 
-    /// Adds `value` to the sum of the couplings between the regions r and s, or to the row sum if r = s. Neither r nor
-    /// s may be `NO_REGION`.
+    /// Adds `value` to the sum of the couplings between the regions r and s if r != s, and to the row sum of row r of E
+    /// if r = s. Neither r nor s may be `NO_REGION`.
     fn add(&mut self, r: u16, s: u16, value: f64) -> Result<()> {
         let key = u32::from(r.min(s)) << 16 | u32::from(r.max(s));
         if let Some(sum) = self.sums.get_mut(&key) {
@@ -92,8 +92,8 @@ impl BlockSums {
     }
 }
 
-/// Appends the contributions of a block to `entries`: those of the couplings of its cells to the east, north and top,
-/// and of the row sums of its cells.
+/// Appends the contributions of a block to `entries`. They consist of the row sums of the cells of the block, and of
+/// the couplings of these cells to the east, north and top.
 pub fn assemble_block(
     a: &SevenPoints,
     components: &CellComponents,

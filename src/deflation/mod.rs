@@ -35,11 +35,12 @@ use crate::direct::solver::{DirectSolver, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use assembly::{COARSE_MATRIX_NAME, multiply, sum_contributions};
 
-/// Largest condition number (max_r E_rr) (max_rs |E^-1_rs|) at which the inverse of E is used. If E is singular, E + c
-/// u u^T replaces E in this formula. A product with the inverse increases the rounding error of A Z E^-1 Z^T v by up to
-/// the condition number: from 1e-16 to at most about 1e-8. A solve with L D L^T does not increase this error. The limit
-/// is exceeded if row sums of E are nonzero but tiny. It is also exceeded if the couplings of the two phases differ by
-/// more than a factor of 1e6, and bubbles are divided into several regions.
+/// Largest condition number (max_r E_rr) (max_rs |E^-1_rs|) at which the inverse of E is used. If E is singular, the
+/// matrix E + c u u^T replaces E in this formula. A product with the inverse increases the rounding error of
+/// A Z E^-1 Z^T v by up to the condition number: from 1e-16 to at most about 1e-8. A solve with the factorization
+/// L D L^T does not increase this error. The limit is exceeded if row sums of E are nonzero but tiny. It is also
+/// exceeded if the couplings of the two phases differ by more than a factor of 1e6, and bubbles are divided into
+/// several regions.
 pub const MAX_CONDITION_NUMBER: f64 = 1e8;
 
 /// Method that solves systems with E.
@@ -68,19 +69,23 @@ enum SolverState {
     Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
 }
 
-/// Workspace of `solve`. `vectors` have one entry per deflation vector, and are empty unless the method is conjugate
-/// gradients. `means` have one entry per null vector u.
+/// Workspace of `solve`. With conjugate gradients, each of the `vectors` has one entry per deflation vector; with other
+/// methods, they are empty. Each of the `means` has one entry per null vector u.
 pub struct SolveScratch {
     vectors: [Vec<f64>; 3],
     means: [Vec<f64>; 2],
 }
 
 impl CoarseMatrix {
-    /// Assembles E and prepares `solver`. `entries` contains the results of `assemble_block` for all blocks, in any
-    /// order; they are sorted and summed in place. `tolerance` is the relative tolerance of conjugate gradients, |g - E
-    /// t| <= tolerance |g|. With `Solver::Inverse`, only L D L^T is computed here. The caller then computes the inverse
-    /// with `inverse_columns` and `invert`. Returns an error if E is not positive semidefinite; conjugate gradients do
-    /// not check this.
+    /// Assembles E and prepares `solver`.
+    ///
+    /// - `entries` contains the results of `assemble_block` for all blocks, in any order. They are sorted and summed in
+    ///   place.
+    /// - `tolerance` is the relative tolerance of conjugate gradients: |g - E t| <= tolerance |g|.
+    ///
+    /// With `Solver::Inverse`, this function only computes L D L^T. The caller then computes the inverse with
+    /// `inverse_columns` and `invert`. Returns an error if E is not positive semidefinite; with `Solver::Cg`, this is
+    /// not checked.
     pub fn factorize(entries: &mut [Contribution], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
         let matrix = sum_contributions(entries, regions.count)?;
         let shift = NullVectorShift::new(&matrix, regions)?;
@@ -100,8 +105,8 @@ impl CoarseMatrix {
         Ok(Self { matrix, shift, method })
     }
 
-    /// Computes those columns of the inverse that belong to `thread`, one of `threads` threads, from the factor L D
-    /// L^T. Returns no columns if the method is conjugate gradients.
+    /// Computes those columns of the inverse that belong to `thread`, one of `threads` threads, from the factorization
+    /// L D L^T. Returns no columns if the method is conjugate gradients.
     pub fn inverse_columns(&self, thread: usize, threads: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
         if let SolverState::Cholesky(factor) = &self.method {
@@ -111,9 +116,9 @@ impl CoarseMatrix {
         Ok(columns)
     }
 
-    /// Replaces the factor by the inverse. `columns` contains the columns of all threads in order. If the condition
-    /// number of E exceeds `MAX_CONDITION_NUMBER`, the factor remains in use. Does nothing if the method is conjugate
-    /// gradients.
+    /// Replaces the factorization by the inverse. `columns` contains the columns of all threads in order. If the
+    /// condition number of E exceeds `MAX_CONDITION_NUMBER`, the factorization remains in use. Does nothing if the
+    /// method is conjugate gradients.
     pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
         if let SolverState::Cholesky(factor) = &self.method {
             let mut inverse = factor.inverse(columns)?;
@@ -286,7 +291,7 @@ for_each_isa! {
 /// are zero. Then c is zero, and the entry of this vector in every solution is set to zero.
 #[derive(Default)]
 struct NullVectorShift {
-    /// For each deflation vector, number of its null vector, counted from 1; 0: none.
+    /// For each deflation vector, the number (from 1) of the null vector u whose entry for this vector is 1; 0: none.
     null_vector_of: Vec<u32>,
     /// k = u^T u of each null vector.
     norm2: Vec<f64>,

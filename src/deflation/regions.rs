@@ -50,7 +50,7 @@ pub struct RegionChoice<'a> {
     /// across an interface are as large as those within the light phase, for example if they are arithmetic means of
     /// the reciprocal densities on both sides.
     pub dilation: bool,
-    /// Whether no vector is dropped, even if E is then singular.
+    /// Whether all vectors are kept, even if E is then singular.
     pub keep_all: bool,
 }
 
@@ -59,15 +59,15 @@ pub struct RegionChoice<'a> {
 pub struct Regions {
     /// Region of each cell, or [`NO_REGION`].
     pub region_of_cell: Vec<u16>,
-    /// Number of vectors.
+    /// Number of deflation vectors.
     pub count: usize,
     /// Number of regions, including those whose vectors are dropped.
     pub region_count: usize,
-    /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty unless all vectors
-    /// are kept and some of them add up to a null vector.
+    /// For each deflation vector, the number (from 1) of the null vector of A to whose sum it belongs; 0: none. Filled
+    /// only if all vectors are kept and some of them add up to a null vector.
     pub null_vector_of: Vec<u32>,
     /// For each null vector that is a sum of deflation vectors, the deflation vector that would be dropped if not all
-    /// were kept. Empty unless all vectors are kept.
+    /// were kept. Filled only if all vectors are kept.
     pub surplus_vectors: Vec<u16>,
 }
 
@@ -82,21 +82,21 @@ pub struct RegionCounts {
 
 /// A set of cells that is a candidate for a region. `Regions::of_classes` decides which classes get a deflation vector.
 pub struct RegionClass {
-    /// Component of its cells.
+    /// Component that contains the cells of the class.
     pub component: usize,
-    /// Number of its cells.
+    /// Number of cells of the class.
     pub cells: usize,
-    /// With level sets and without labels, whether the class is the heavy phase of its component; otherwise false. Such
-    /// a class gets a vector only if all vectors are kept.
+    /// Whether the class is the heavy phase of its component. Such classes exist only with level sets and without
+    /// labels. They get a vector only if all vectors are kept.
     pub is_heavy_phase: bool,
-    /// Its first cell of the heavy phase, if any.
+    /// First cell of the class in the heavy phase, if there is one.
     pub first_heavy_cell: Option<usize>,
 }
 
 /// Properties of a cell. Together with its component, they determine its class.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct CellProperties {
-    /// Group of strong couplings, counted from 1; 0: none.
+    /// Group of cells, joined by strong couplings, that contains the cell. Counted from 1; 0: none.
     group: u32,
     /// With labels, the label + 1; otherwise the group. It is 0 for a cell without label or group, and for all cells
     /// with `RegionKind::Subdomain`.

@@ -169,7 +169,7 @@ fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
     (iterations, x)
 }
 
-/// Returns the deflation that a name of the golden table denotes: SD-4, LS, LSSD-8p, none, ...
+/// Returns the choice of regions for a name of the golden table, such as SD-4, LS, LSSD-8p or none.
 fn region_choice(name: &str) -> RegionChoice<'static> {
     let keep_all = name.ends_with('p');
     let mut name_parts = name.trim_end_matches('p').split('-');

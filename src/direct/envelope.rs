@@ -110,8 +110,8 @@ for_each_isa! {
     }
 
     /// Computes x = (L D L^T)^-1 x for `width` right-hand sides; the `width` values of a node are stored next to each
-    /// other. The right-hand sides must be zero before node `first_node`. `width` is an argument and not a constant:
-    /// with a constant, the compiler does not vectorize over the right-hand sides.
+    /// other. The values of the nodes before `first_node` must be zero in all right-hand sides. `width` is an argument
+    /// and not a constant: with a constant, the compiler does not vectorize over the right-hand sides.
     fn solve_together(
         x: &mut [f64],
         width: usize,
@@ -180,8 +180,8 @@ pub struct PivotCandidate {
 
 /// A matrix before `factorize`; its factor L D L^T afterwards.
 pub struct Envelope {
-    /// Row k, from its first column to the column before the diagonal, is stored in `rows` at `row_start[k] ..
-    /// row_start[k + 1]`. `LANES` values that belong to no row precede row 0.
+    /// Row k, from its first column to the column before the diagonal, is stored in `rows`. It begins at index
+    /// `row_start[k]` and ends before index `row_start[k + 1]`. `LANES` values that belong to no row precede row 0.
     row_start: Vec<usize>,
     /// Rows `end_row[k]` and later have no entries in columns 0 to k.
     end_row: Vec<u32>,
@@ -300,8 +300,8 @@ impl Envelope {
         block_couplings
     }
 
-    /// Stores the entries of L between the nodes of a block after its elimination, l_lk = `block_couplings[k][l]` /
-    /// d_k.
+    /// Stores the entries of L between the nodes of a block, after the elimination of the block:
+    /// l_lk = `block_couplings[k][l]` / d_k.
     fn store_block_factor(
         &mut self,
         block_start: usize,
@@ -325,7 +325,7 @@ impl Envelope {
     }
 
     /// Computes x = (L D L^T)^-1 x for `width` right-hand sides. The `width` values of a node are stored next to each
-    /// other. The right-hand sides must be zero before node `first_node`.
+    /// other. The values of the nodes before `first_node` must be zero in all right-hand sides.
     pub fn solve_together(&self, x: &mut [f64], width: usize, first_node: usize) {
         solve_together(x, width, &self.rows, &self.row_start, &self.inverse_pivots, first_node);
     }
@@ -465,7 +465,8 @@ mod tests {
     }
 
     /// If the right-hand side is the vector s of row sums, the solution is the vector 1 of ones, because A 1 = s. The
-    /// computed solution must agree even if the row sums s are far below the rounding error of the diagonal.
+    /// computed solution must be close to the vector of ones even if the row sums s are far below the rounding error of
+    /// the diagonal.
     #[test]
     fn tiny_row_sums_determine_the_solution() {
         for (name, mut system) in systems() {

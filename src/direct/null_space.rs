@@ -14,7 +14,7 @@ use std::iter::repeat_n;
 
 /// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. In single
 /// precision, the rounding error of sum r changes r^T B r by about (eps sum r)^2 / sum e. At this bound, the change is
-/// about as large as r^T B r without it.
+/// about as large as r^T B r itself.
 const NEARLY_SINGULAR: f64 = 1e-12;
 
 /// Singular and nearly singular components of a matrix, for the subtraction of means over these components.
@@ -25,7 +25,7 @@ pub struct NearlySingularComponents {
     sizes: Vec<usize>,
     /// For each component, the sum of its row sums, or 0 if this sum is negative. It is 0 for a singular component.
     row_sums: Vec<f64>,
-    /// Sum over each component; after `compute_constants`, the constant of each component.
+    /// Sum of the input vector over each component; after `compute_constants`, the constant of each component.
     component_sums: Vec<f64>,
 }
 

@@ -90,7 +90,8 @@ impl DirectSolver {
         Ok(())
     }
 
-    /// Returns A^-1, stored by rows in the order of the matrix. `columns` contains the columns of all groups, in order.
+    /// Returns A^-1, stored by rows in the order of the matrix. `columns` contains the columns of all groups, in the
+    /// order of the groups.
     pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
         let n = self.row_order.len();
         let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
@@ -136,7 +137,7 @@ pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
 /// Breadth-first search in the graph of the matrix. The rows at equal distance from the root are a level of the search.
 struct Search<'a> {
     matrix: &'a Couplings,
-    /// For each row, the number of the last search that found the row; 0 if no search has.
+    /// For each row, the number of the last search that found the row; 0 if no search has found it.
     last_search: Vec<u32>,
     search_count: u32,
 }

@@ -46,13 +46,13 @@ impl Boxes {
         self.first_box.len() - 1
     }
 
-    /// Returns the number of nodes of the boxes of a rank in the given grid rows.
+    /// Returns the number of nodes that are in boxes of rank `rank` and in the grid rows `rows`.
     fn count_nodes(&self, rank: usize, rows: &Range<usize>) -> usize {
         self.of_rank(rank).iter().map(|b| b.rows_in(rows).len() * b.columns().len()).sum()
     }
 
-    /// For each row of a box, returns the index of the row in the box, and the index in the whole grid of the row's
-    /// first node.
+    /// For each row of a box, returns the index of the row in the box, and the index of the row's first node in the
+    /// whole grid.
     pub fn row_starts(&self, b: &GridBox) -> impl Iterator<Item = (usize, usize)> {
         let (nx, x) = (self.grid.nx, b.lower[0]);
         b.rows().enumerate().map(move |(j, row)| (j, row * nx + x))
@@ -77,8 +77,9 @@ impl Boxes {
                 arrays[0][row_start..][gap.clone()].fill(center);
                 let previous_row_start = row_start.checked_sub(nx);
                 let west_column = (gap.start > 0).then(|| gap.start - 1);
-                // For each array: its index in `arrays` (1: east, 2: north, and so on); the start of row j, or of row j
-                // - 1 for couplings to row j; the columns of this row whose coupling connects to a node of the gap.
+                // For each array: its index in `arrays` (1: east, 2: north, and so on); the start of the row whose
+                // entries are checked, which is row j for east, and the row before j for the other arrays; the columns
+                // of that row whose coupling connects to a node of the gap.
                 let couplings_into_gap = [
                     (1, Some(row_start), west_column.map_or(0..0, |west_column| west_column..gap.start)),
                     (2, previous_row_start, gap.clone()),
@@ -123,7 +124,7 @@ pub struct BoxOutput<'a> {
     pub ld: usize,
 }
 
-/// For each rank, the rows of the whole grid that it stores and computes.
+/// For each rank, the rows of the whole grid that the rank stores, and the rows that the rank computes.
 pub struct Slabs {
     /// For each rank, the range of rows that it stores, and the range of rows that it computes.
     stored_and_computed: Vec<[Range<usize>; 2]>,

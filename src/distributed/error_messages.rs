@@ -10,9 +10,10 @@ use crate::error::{Error, Location, Result, collected};
 const MESSAGE_WORDS: usize = HEADER_WORDS + 128;
 const HEADER_WORDS: usize = 6;
 
-/// Returns the error of rank `rank` on every rank. All ranks already know the status of this error. `own_error` is the
-/// error of this rank, if any. Returns `own_error` if `rank` is this rank, or if `own_error` has the same message as
-/// the error of `rank`. Otherwise returns `Error::OtherRanks`. Collective.
+/// Distributes the error of rank `rank` to all ranks, and returns this error. Collective. `status` is the status of
+/// this error, which all ranks already know. `own_error` is the error of the calling rank, if any. The result is
+/// - `own_error`, if the calling rank is `rank`, or if `own_error` has the same message as the error of `rank`;
+/// - otherwise `Error::OtherRanks` with the message of `rank`.
 pub fn error_of_rank(comm: &FallibleArc<Comm>, rank: usize, status: i32, own_error: Option<&Error>) -> Result<Error> {
     let own_rank = comm.rank();
     let mut gather =
@@ -29,8 +30,8 @@ pub fn error_of_rank(comm: &FallibleArc<Comm>, rank: usize, status: i32, own_err
         .unwrap_or(received_error))
 }
 
-/// Returns the text of a message before the matrix index, the index, and the text after the index. The rank number is
-/// omitted.
+/// Splits an error message into three parts: the text before the matrix index, the matrix index, and the text after the
+/// matrix index. The rank number is omitted.
 fn message_parts(error: &Error) -> (String, Option<Location>, String) {
     match error {
         Error::OtherRanks { text_before, location, text_after, .. } => {

@@ -52,8 +52,8 @@ unsafe impl Sync for Comm {}
 const POLLS_BEFORE_YIELD: usize = 1000;
 
 impl Comm {
-    /// Creates a communicator on a table. Returns an error if a function is missing, or if the size of the structure,
-    /// the rank, the flags or the reserved field is invalid.
+    /// Creates a communicator with the functions of `table`. Returns an error if a function is missing, or if the size
+    /// of the structure, the rank, the flags or the reserved field is invalid.
     pub fn new(table: &rrbsolver_comm) -> Result<FallibleArc<Self>> {
         let rrbsolver_comm { struct_size, rank, size, flags, reserved, .. } = *table;
         let expected = size_of::<rrbsolver_comm>() as i64;
@@ -114,12 +114,14 @@ impl Comm {
         self.failure_message.get().map_or(Ok(()), |message| Err(failure_error(message)))
     }
 
-    /// Marks the communicator as failed, and returns the error. The first message is kept.
+    /// Marks the communicator as failed, and returns the error. If the communicator has failed before, the message of
+    /// the first failure is kept and returned.
     fn fail(&self, message: String) -> Error {
         failure_error(self.failure_message.get_or_init(|| message))
     }
 
-    /// Fails if a function of the table returned a code other than 0; the communicator has then failed.
+    /// Returns an error if `return_code`, which a function of the table has returned, is not 0. The communicator has
+    /// then failed.
     fn check_return_code(&self, function_name: &str, return_code: i32) -> Result<()> {
         if return_code == 0 {
             return Ok(());

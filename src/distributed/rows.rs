@@ -19,8 +19,8 @@ pub enum Rows {
     SharedRows(SharedRows),
 }
 
-/// Arrays of `len` values each in shared memory, from value `start` on. `is_root` is true on rank 0, the only rank
-/// that computes with the arrays.
+/// Arrays of `len` values each in shared memory. The first array begins at index `start` of `memory`, and the others
+/// follow. `is_root` is true on rank 0, the only rank that computes with the arrays.
 #[derive(Clone)]
 pub struct SharedRows {
     memory: FallibleArc<SharedMapping>,
@@ -44,10 +44,10 @@ pub fn create_address_plan(comm: &FallibleArc<Comm>) -> Result<Gather> {
     )
 }
 
-/// Allocates shared memory for `array_counts[0] + array_counts[1]` arrays of `len` values, as two groups. Returns
-/// `None` on all ranks unless rank 0 can allocate the memory, all ranks run on one host, and all of them can map the
-/// memory. `gather` is the plan that `create_address_plan` returns, and `failure_maximum` is a plan for two values.
-/// Collective.
+/// Allocates shared memory for `array_counts[0] + array_counts[1]` arrays of `len` values, as two groups. Returns the
+/// two groups if rank 0 can allocate the memory, all ranks run on one host, and all ranks can map the memory. Otherwise
+/// returns `None` on all ranks. `gather` is the plan that `create_address_plan` returns, and `failure_maximum` is a
+/// plan for two values. Collective.
 pub fn allocate_shared_rows(
     comm: &Comm,
     gather: &mut Gather,

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 /// Number of nodes below which every rank stores a grid as a whole, because messages would cost more than the work.
 const MIN_SHARED_NODES: usize = 4096;
-/// Minimum number of rows J of 2 x 2 groups per rank on the coarsest shared grid. With fewer rows, a rank would need
-/// values of more ranks than its two neighbours.
+/// Minimum number of rows of 2 x 2 groups of nodes per rank on the coarsest shared grid. With fewer rows, a rank would
+/// need values of more ranks than its two neighbours.
 const MIN_STRIP_ROWS: usize = 4;
 
 /// Distribution of the rows of the first grids among the ranks.
@@ -55,7 +55,7 @@ impl Strips {
         self.rows[rank].clone()
     }
 
-    /// Returns the rows J of 2 x 2 groups that a rank has in grid q; the first grid has q = 0.
+    /// Returns the rows J of 2 x 2 groups of nodes that a rank has in grid q. The first grid has q = 0.
     pub fn rows(&self, q: usize, rank: usize) -> Range<usize> {
         let Range { start, end } = self.natural_rows(rank);
         let group_rows = self.grid.grid_sequence().nth(q).map_or(1, |grid| grid.ny.div_ceil(2));
@@ -63,8 +63,8 @@ impl Strips {
         group_row(start)..group_row(end)
     }
 
-    /// Returns the ranks that have the rows before and the rows after those of rank `rank`, if it has rows and these
-    /// ranks exist.
+    /// Returns the rank that has the row before the first row of rank `rank`, and the rank that has the row after its
+    /// last row. An entry is `None` if there is no such row. Both entries are `None` if rank `rank` has no rows.
     pub fn neighbours(&self, rank: usize) -> [Option<usize>; 2] {
         let Range { start, end } = self.natural_rows(rank);
         if start == end {

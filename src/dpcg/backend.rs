@@ -23,8 +23,8 @@ pub enum Preconditioner {
         /// Number of terms after the first.
         order: usize,
     },
-    /// M = (D~ + L) D~^-1 (D~ + L^T) with a diagonal matrix D~: a relaxed incomplete Cholesky factorization. With omega
-    /// = 0 it is IC(0), with omega = 1 it is MIC(0).
+    /// M = (D~ + L) D~^-1 (D~ + L^T) with a diagonal matrix D~: a relaxed incomplete Cholesky factorization. It is
+    /// IC(0) with omega = 0, and MIC(0) with omega = 1.
     Incomplete {
         /// Fraction of the dropped fill that is subtracted from the diagonal.
         omega: f64,
@@ -86,10 +86,11 @@ pub trait DpcgBackend: Engine + Send {
         Ok(OutwardCouplings::of_cells(a))
     }
     /// Determines the properties of the matrix on which automatic choices depend. A component is singular if the
-    /// magnitudes of its row sums are at most `zero_row_sum` times the center.
+    /// magnitude of each row sum is at most `zero_row_sum` times the center of the row.
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey>;
-    /// Determines the deflation regions and returns the numbers of vectors and regions; must be called after `survey`.
-    /// `factorize` uses no deflation if there are no vectors, or if this function was not called after `survey`.
+    /// Determines the deflation regions and returns the numbers of deflation vectors and regions; must be called after
+    /// `survey`. `factorize` uses no deflation if there are no deflation vectors, or if `find_regions` was not called
+    /// after the last `survey`.
     fn find_regions(&mut self, choice: &RegionChoice) -> Result<RegionCounts>;
     /// Computes M and E; must be called after `survey`. Returns the solver of systems with E, or `None` without
     /// deflation.

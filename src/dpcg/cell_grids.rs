@@ -74,7 +74,7 @@ pub struct Grid<T> {
     forward: [Vec<T>; 3],
 }
 
-/// The negative sums of the couplings in x, in y and in z, for each cell of a row.
+/// For each cell of a row: minus the sum of its couplings in x, in y and in z.
 struct RowCouplingSums([Vec<f64>; 3]);
 
 impl RowCouplingSums {
@@ -141,8 +141,9 @@ fn compute_strengths<T: Real>(
     Ok(row_strengths.map(|rows| pairwise_sum(&rows)))
 }
 
-/// Computes the row sums of the caller's matrix. Row sums of at most `ZERO_ROW_SUM` times the center, including all
-/// negative ones, and those of cells without couplings are set to zero. Returns the strength of each direction.
+/// Computes the row sums of the caller's matrix. Sets a row sum to zero if it is at most `ZERO_ROW_SUM` times the
+/// center (this includes all negative row sums), or if the cell has no couplings. Returns the strength of each
+/// direction.
 fn compute_finest_row_sums(a: &SevenPoints, row_sums: &mut [f64]) -> Result<[f64; 3]> {
     compute_strengths(a.cells, a.forward, |cell, coupling_sum, has_couplings| {
         let center = a.center[cell];
@@ -288,8 +289,8 @@ impl<T: Real> Hierarchy<T> {
 
 /// Factorizes a matrix with the given `row_sums`. A pivot d counts as a rounding error if d is zero, or if the ratio of
 /// d to the diagonal entry is in `ZERO_PIVOT`. The unknown of such a pivot is zero in every solution. The lower limit
-/// is far below zero, because the rounding error may be large. If only cells of the light phase have nonzero row sums,
-/// the error grows with the ratio of the couplings of the two phases.
+/// of `ZERO_PIVOT` is far below zero, because the rounding error of a pivot may be large: if only cells of the light
+/// phase have nonzero row sums, this error grows with the ratio of the couplings of the two phases.
 fn factorize_coarsest<T: Real>(a: GridMatrix<T>, row_sums: &[f64]) -> Result<DirectSolver> {
     const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
     let couplings = a.in_row_sum_form(row_sums)?;

@@ -526,7 +526,7 @@ fn new_handle(nx: i64, ny: i64, nz: i64) -> Result<Handle<dpcg_handle>> {
 
 impl Handle<dpcg_handle> {
     /// # Safety
-    /// `labels` must be NULL or hold the values of the layout.
+    /// `labels` must be NULL, or point to an array in the layout of this handle (`Layout`).
     unsafe fn set_regions(&mut self, labels: *const i32) -> Result<()> {
         self.family_parts = if labels.is_null() {
             Vec::new()
@@ -543,7 +543,7 @@ impl Handle<dpcg_handle> {
     }
 
     /// # Safety
-    /// The arrays must be NULL or hold the values of the layout.
+    /// Each array must be NULL, or be in the layout of this handle (`Layout`).
     unsafe fn factorize(&mut self, center: *const f64, forward: [*const f64; 3]) -> Result<()> {
         let Self { base, family_parts } = self;
         base.begin_setup();
@@ -597,7 +597,7 @@ fn copy_labels(caller_labels: &[i32], cells: Cells, layout: &Layout) -> Result<V
 
 const BACKEND_ALLOCATION: &str = "a backend";
 
-/// Creates a backend; the only place in this family that names concrete backends.
+/// Creates the backend for a machine. No other function of this family names a concrete backend.
 fn make_backend(machine: Machine) -> Result<Box<dyn DpcgBackend>> {
     Ok(match machine.backend {
         Backend::Cuda => boxed(crate::dpcg::cuda::Cuda::new(machine.device, machine.threads)?, BACKEND_ALLOCATION)?,

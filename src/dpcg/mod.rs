@@ -130,9 +130,9 @@ impl Dpcg {
         self.backend.find_outward_couplings(a)
     }
 
-    /// Computes output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A. With deflation,
-    /// P^T M^-1 P + Z E^-1 Z^T is applied instead of M^-1. This operator is symmetric and positive definite if M is a
-    /// fixed matrix.
+    /// Computes the output array of `arrays` from the input array: solves A x = b to the tolerance of `options`, or
+    /// applies M^-1 or A. With deflation, P^T M^-1 P + Z E^-1 Z^T is applied instead of M^-1. This operator is
+    /// symmetric and positive definite if M is a fixed matrix.
     pub fn run_function(
         &mut self,
         function: Function,

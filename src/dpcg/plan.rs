@@ -20,13 +20,13 @@ use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::has_uncoarsened_direction;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
-/// Defaults for boxes: at most `MAX_BOXES_PER_DIRECTION` boxes per direction, each with at least `MIN_CELLS_PER_BOX`
-/// cells; a direction with fewer cells has one box. The slides of Vuik and others (2013) use at most 8 boxes per
-/// direction, and 8 boxes resulted in the fewest iterations.
+/// Default numbers of deflation boxes: at most `MAX_BOXES_PER_DIRECTION` per direction, each with at least
+/// `MIN_CELLS_PER_BOX` cells in this direction. A direction with fewer cells has one box. The slides of Vuik and others
+/// (2013) use at most 8 boxes per direction, and 8 boxes resulted in the fewest iterations.
 const MAX_BOXES_PER_DIRECTION: usize = 8;
 const MIN_CELLS_PER_BOX: usize = 8;
 
-/// Options that set the number of boxes per direction.
+/// Options that set the number of deflation boxes per direction.
 const BOX_OPTIONS: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
 
 /// Selects the machine for a box of cells, given the numbers of threads and devices. A device is selected by default
@@ -74,7 +74,7 @@ pub fn check_null_space(survey: &Survey, options: &Options) -> Result<()> {
 pub struct FactorizationResults {
     /// Preconditioner in use.
     pub preconditioner: Preconditioner,
-    /// Definition of the regions in use.
+    /// Definition of the deflation regions in use.
     pub deflation: Deflation,
     /// Coarsening in use.
     pub coarsening: Coarsening,
@@ -82,7 +82,7 @@ pub struct FactorizationResults {
     pub coarse_solver: CoarseSolver,
     /// Number of deflation vectors.
     pub deflation_vector_count: usize,
-    /// Number of regions before those without a deflation vector were removed; 0 if there are no deflation vectors.
+    /// Number of regions, including those without a deflation vector; 0 if there are no deflation vectors.
     pub region_count: usize,
     /// Number of groups of cells that strong couplings connect.
     pub strong_group_count: usize,
@@ -130,7 +130,7 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Selects the methods. `has_labels`: whether the caller provides labels. Returns an error if the machine does not
-    /// support the requested options, or if a direction has more boxes than cells.
+    /// support the requested options, or if the options request more deflation boxes in a direction than it has cells.
     pub fn new(
         cells: Cells,
         options: &'a Options,
@@ -285,7 +285,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns those results of a factorization that the selection determines.
+    /// Returns the results that are known before the factorization: the selected methods, the reason for the selection,
+    /// and the precision.
     pub fn planned_results(&self, vector_count: usize) -> FactorizationResults {
         let uses_deflation = vector_count > 0;
         FactorizationResults {
@@ -313,8 +314,8 @@ pub fn coarse_solver_option(solver: Solver) -> CoarseSolver {
     }
 }
 
-/// Returns an error if a direction has more boxes than cells. The check is made for any value of `deflation`, since
-/// `auto` may select boxes.
+/// Returns an error if the options request more deflation boxes in a direction than it has cells. The value of the
+/// option `deflation` has no influence on this check, since `auto` may select boxes.
 fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
     for (((option_name, extent_name), key), n) in names.into_iter().zip(BOX_OPTIONS).zip(cells.size()) {
@@ -330,8 +331,8 @@ fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of pairing passes of aggregation. It is three (aggregates of eight cells), or two (aggregates of
-/// four cells) if the box has a single cell in some direction or is not coarsened in some direction.
+/// Returns the number of pairing passes of aggregation. It is three (aggregates of eight cells) if the finest grid has
+/// several cells in each direction and is coarsened in each direction. Otherwise, it is two (aggregates of four cells).
 fn count_pairing_passes(cells: Cells, survey: &Survey) -> usize {
     let is_coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened_directions[*d];
     if (0..3).filter(is_coarsened).count() == 3 { 3 } else { 2 }
@@ -347,10 +348,11 @@ fn may_aggregate(options: &Options, machine: Machine, has_labels: bool) -> bool 
 }
 
 /// Returns whether aggregation is expected to converge faster than multigrid. At least `MIN_UNRESOLVED_FOR_AMG` groups
-/// of strong couplings must be hidden from the coarse grids (`Survey::hidden_group_count`). In addition, either there
-/// are more groups than deflation can use and the phases differ strongly, or the cells are flat
-/// (`has_uncoarsened_direction`). On flat cells, coarse grids connect the liquid around hidden bubbles even with
-/// deflation.
+/// of strong couplings must be hidden from the coarse grids (`Survey::hidden_group_count`). In addition, one of these
+/// conditions must hold:
+/// - there are more groups than deflation can use, and the coupling ratio is at most `DEFLATION_COUPLING_RATIO`;
+/// - the cells are flat (`has_uncoarsened_direction`): coarse grids then connect the liquid around hidden bubbles, even
+///   with deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
     let exceeds_deflation_limit =
         survey.strong_group_count > MAX_DEFLATED_COMPONENTS && survey.coupling_ratio <= DEFLATION_COUPLING_RATIO;
@@ -373,9 +375,11 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
 }
 
 /// Selects the deflation for `preconditioner=multigrid`, and returns the reason. If there are labels, they define the
-/// regions. Otherwise, each group of strong couplings gets a vector if there are 2 to `MAX_DEFLATED_COMPONENTS` groups
-/// and one of these conditions holds: the coupling ratio is at most `DEFLATION_COUPLING_RATIO`, a group is thinner than
-/// `THIN_COMPONENT_CELLS` cells, or `coarsening` is `Coarsening::Cell`.
+/// regions. Otherwise, each group of strong couplings gets a deflation vector if there are 2 to
+/// `MAX_DEFLATED_COMPONENTS` groups and one of these conditions holds:
+/// - the coupling ratio is at most `DEFLATION_COUPLING_RATIO`;
+/// - a group is thinner than `THIN_COMPONENT_CELLS` cells;
+/// - `coarsening` is `Coarsening::Cell`.
 fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, has_labels: bool) -> (Deflation, AutoReason) {
     if has_labels {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -394,7 +398,7 @@ fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, has_labels:
 }
 
 /// Selects the deflation for all preconditioners except multigrid and aggregation, and returns the reason. The regions
-/// are boxes. If there are labels or groups of strong couplings, they divide the boxes.
+/// are boxes. The labels, or without labels the groups of strong couplings, divide the boxes.
 fn deflation_with_others(survey: &Survey, has_labels: bool) -> (Deflation, AutoReason) {
     if has_labels {
         return (Deflation::LevelsetSubdomain, AutoReason::Labels);

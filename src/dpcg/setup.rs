@@ -38,7 +38,8 @@ pub fn on_each_thread<T: Default + Send>(
     Ok(results)
 }
 
-/// Copies a matrix to `stored_matrix` and inspects it, as `DpcgBackend::load` states. Returns the largest center.
+/// Copies the matrix `a` to `stored_matrix`, and inspects its entries as stated at `DpcgBackend::load`. Returns the
+/// largest center.
 pub fn load(team: &mut Team, stored_matrix: &mut StoredMatrix, a: &CellView, checks_finite: bool) -> Result<f64> {
     let (rows, threads) = (a.cells.rows(), team.threads());
     let mut rows_of_threads = Vec::new();
@@ -55,7 +56,8 @@ pub fn load(team: &mut Team, stored_matrix: &mut StoredMatrix, a: &CellView, che
     InspectedRows::merge_center_max(a, inspected_rows)
 }
 
-/// Determines the components and groups of a matrix, and the properties on which automatic choices depend.
+/// Determines the components of a matrix, the groups of cells that strong couplings join, and the properties on which
+/// automatic choices depend.
 pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(SurveyData, Survey)> {
     let rows = a.cells.rows();
     let row_surveys = on_each_thread(team, |thread| SurveyedRows::of(a, zero_row_sum, thread.share(rows)))?;

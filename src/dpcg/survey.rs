@@ -26,10 +26,10 @@ pub struct Survey {
     /// Largest row sum of |L D^-1|, where D is the diagonal and L is the strictly lower triangle of A: the couplings
     /// to the west, south and bottom. If this row sum is below 1, the terms of the Neumann series decrease.
     pub neumann_row_sum: f64,
-    /// Whether multigrid coarsens the finest grid in each direction.
+    /// For each direction: whether multigrid coarsens the finest grid in this direction.
     pub coarsened_directions: [bool; 3],
-    /// Ratio of the smallest nonzero coupling to the largest coupling of a direction, minimized over the directions.
-    /// The descriptions of options and the reason `contrast` name this ratio the contrast of the couplings.
+    /// Smallest value, over the three directions, of this ratio: smallest nonzero coupling / largest coupling in the
+    /// direction. Descriptions of options and the reason `contrast` call this value the contrast of the couplings.
     pub coupling_ratio: f64,
     /// Number of connected components of two cells or more.
     pub component_count: usize,
@@ -37,10 +37,11 @@ pub struct Survey {
     pub singular_first_cells: Vec<usize>,
     /// Number of groups of cells that strong couplings join.
     pub strong_group_count: usize,
-    /// Smallest extent of the groups in cells, as in [`StrongGroups::smallest_extent`]. A backend may return 0 if there
-    /// are more than [`MAX_DEFLATED_COMPONENTS`] groups.
+    /// Smallest extent, in cells, of the bounding boxes of these groups ([`StrongGroups::smallest_extent`]). A backend
+    /// may return 0 if there are more than [`MAX_DEFLATED_COMPONENTS`] groups.
     pub thinnest_group: usize,
-    /// Number of hidden groups ([`StrongGroups::hidden_count`]) if [`needs_hidden_groups`] is true; otherwise 0.
+    /// Number of groups that are hidden from the coarse grids ([`StrongGroups::hidden_count`]). It is 0 if
+    /// [`needs_hidden_groups`] is false.
     pub hidden_group_count: usize,
 }
 
@@ -50,9 +51,9 @@ pub fn needs_hidden_groups(cells: Cells, coarsened_directions: [bool; 3], strong
     strong_group_count > MAX_DEFLATED_COMPONENTS || has_uncoarsened_direction(cells, coarsened_directions)
 }
 
-/// Returns the ratio of the smallest to the largest coupling, minimized over the directions. In a direction without
-/// couplings, the smallest coupling is infinity and the largest is zero; such a direction is ignored. Without any
-/// couplings, the ratio is 1.
+/// Returns the smallest value, over the three directions, of smallest coupling / largest coupling. In a direction
+/// without couplings, the arguments are infinity and zero; such a direction is ignored. Without any couplings, the
+/// result is 1.
 pub fn coupling_ratio(smallest_couplings: [f64; 3], largest_couplings: [f64; 3]) -> f64 {
     let ratio_of =
         |d: usize| if largest_couplings[d] > 0.0 { smallest_couplings[d] / largest_couplings[d] } else { 1.0 };
@@ -84,18 +85,18 @@ pub struct SurveyedRows {
     largest_couplings: [f64; 3],
     /// Largest row sum of |L D^-1| in these rows (see [`Survey::neumann_row_sum`]).
     neumann_row_sum: f64,
-    /// For each direction and each row of cells: the sum over the cells of -(sum of the couplings in this direction) /
-    /// center.
+    /// `row_strengths[d][local_row]` is the sum of s / center over the cells of a row, where s is minus the sum of the
+    /// couplings of the cell in direction d.
     row_strengths: [Vec<f64>; 3],
 }
 
-/// Returns the values of the cells in row j + ny k.
+/// Returns the values of the cells in row `row` = j + ny k.
 fn row_values(values: &[f64], nx: usize, row: usize) -> &[f64] {
     &values[row * nx..][..nx]
 }
 
 impl SurveyedRows {
-    /// Surveys the rows j + ny k.
+    /// Surveys the rows in `rows`. The number of a row is j + ny k.
     pub fn of(a: &SevenPoints, zero_row_sum: f64, rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
         let mut surveyed = Self {
@@ -144,7 +145,8 @@ impl SurveyedRows {
         }
     }
 
-    /// Returns the limits above which couplings are strong, from the results of all rows.
+    /// Returns, for each direction, the limit above which a coupling is strong. `row_surveys` contains the results of
+    /// all rows.
     pub fn strong_limits(row_surveys: &[Self]) -> [f64; 3] {
         StrongGroups::strong_limits(smallest_couplings_of(row_surveys))
     }
@@ -156,7 +158,7 @@ fn smallest_couplings_of(row_surveys: &[SurveyedRows]) -> [f64; 3] {
     })
 }
 
-/// Data of a matrix that a factorization needs in addition to the survey.
+/// Data of a matrix that a factorization needs in addition to [`Survey`].
 #[derive(Debug, Default)]
 pub struct SurveyData {
     /// Connected components.

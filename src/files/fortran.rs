@@ -3,8 +3,9 @@
 use super::number::{field_number, whole_number};
 use crate::error::{Error, Result, push};
 
-/// A field of a card: start column from 0, width in columns, type (integer: I, otherwise E, D, F or G), digits after
-/// the point, and scale factor of the P edit descriptor.
+/// A field of a card. `start` is its first column, counted from 0; `width` is its number of columns. `is_integer` is
+/// true for the type I, and false for E, D, F and G. `decimals` is the number of digits after the point, and `scale` is
+/// the factor of the P edit descriptor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field {
     start: usize,

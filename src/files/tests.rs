@@ -150,8 +150,8 @@ fn team_and_single_thread_parse_cards_identically() {
     );
 }
 
-/// Files with an upper triangle whose entries (i, j), each followed by its mirror image (j, i), are already sorted by
-/// row and column.
+/// The files contain the upper triangle. If the mirror image (j, i) is inserted after each entry (i, j), the entries
+/// are already sorted by row and column.
 #[test]
 fn upper_triangle_may_ascend_with_mirror_images() {
     let bits = |values: [f64; 3]| values.map(f64::to_bits);

@@ -48,8 +48,8 @@ pub enum NextStep {
     Fail(Error),
 }
 
-/// Largest number of restarts per solve. Each restart reduces the rounding errors that the initial guess causes by a
-/// factor of about 1e15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
+/// Largest number of restarts per solve. The initial guess causes rounding errors, and each restart divides these
+/// errors by about 1e15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
 pub const MAX_RESTARTS: usize = 3;
 /// PCG starts after a restart only if the recomputed norm is at most this fraction of the norm at the previous restart
 /// of the run. At the rounding level, the recomputed norm no longer decreases from one restart to the next.
@@ -61,7 +61,7 @@ pub const RESTART_REDUCTION: f64 = 0.5;
 /// - <r, r> is compared with its largest value since the last replacement, because rounding is relative to this value.
 /// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, M^-1 amplifies a
 ///   constant component of r. r'M^-1 r therefore shows this component, while <r, r> may not. The first iterations
-///   remove the constant, and r'M^-1 r falls. Their rounding errors leave another constant in r.
+///   remove the constant, and r'M^-1 r falls. The rounding errors of these iterations leave another constant in r.
 pub(super) const REPLACEMENT_DECREASE: f64 = 1e-8;
 /// Largest number of iterations between two residual replacements. Rounding errors accumulate even if <r, r> does not
 /// decrease.
@@ -74,7 +74,7 @@ pub(super) const NEAR_THRESHOLD_RATIO: f64 = 1e-12;
 /// error is orthogonal to the residual, the norm of the error is then about one third of the residual norm, since
 /// sqrt(0.1) = 0.32. p is then no longer useful.
 pub(super) const DRIFT_FACTOR: f64 = 1.1;
-/// The residual has also drifted if r'M^-1 r exceeds its value before the replacement by this factor.
+/// The residual has also drifted if r'M^-1 r exceeds this factor times its value before the replacement.
 pub(super) const RHO_DRIFT_FACTOR: f64 = 2.0;
 /// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the previous replacement.
 /// Otherwise CG restarts.
@@ -82,10 +82,11 @@ pub(super) const SUFFICIENT_DECREASE: f64 = 0.25;
 /// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges fast enough, and
 /// `UNPREDICTED_GROWTH` is not tested.
 pub(super) const FAST_DECREASE: f64 = 0.25;
-/// CG continues with p = z if r'M^-1 r exceeds the predicted value, the previous beta times the previous r'M^-1 r, by
-/// this factor. Most of r is then rounding error, to which p is not conjugate. Further steps along p may diverge.
+/// The predicted value of r'M^-1 r is the previous beta times the previous r'M^-1 r. If r'M^-1 r exceeds this factor
+/// times the prediction, CG continues with p = z. Most of r is then rounding error, to which p is not conjugate.
+/// Further steps along p may diverge.
 pub(super) const UNPREDICTED_GROWTH: f64 = 8.0;
-/// CG continues with p = z if <r, r> exceeds its value at the previous replacement by this factor.
+/// CG continues with p = z if <r, r> exceeds this factor times its value at the previous replacement.
 pub(super) const EXCESSIVE_GROWTH: f64 = 100.0;
 
 /// Number of iterations without a lower residual after which the residual counts as stagnant. Applies only to
@@ -125,8 +126,8 @@ pub(super) struct Replacement {
     pub(super) has_grown: bool,
 }
 
-/// Returns whether `square`, a value r'M^-1 r or p'Ap, is positive and finite. This holds if M or A is positive
-/// definite and the vector is not zero, except for rounding errors and overflow.
+/// Returns whether `square`, a value r'M^-1 r or p'Ap, is positive and finite. Except for rounding errors and overflow,
+/// r'M^-1 r is positive if M is positive definite and r is nonzero. The same holds for p'Ap with A and p.
 pub(super) fn is_positive(square: f64) -> bool {
     square > 0.0 && square.is_finite()
 }
@@ -185,8 +186,8 @@ impl State {
     }
 
     /// Returns whether PCG may start from the current residual: there were at most `MAX_RESTARTS` restarts, and the
-    /// last one reduced the norm by `RESTART_REDUCTION`. A norm of NaN does not prevent the start, so that the tests of
-    /// rho and sigma report a breakdown.
+    /// norm is at most `RESTART_REDUCTION` times the norm at the previous restart. A norm of NaN does not prevent the
+    /// start, so that the tests of rho and sigma report a breakdown.
     pub(super) fn may_start(&self) -> bool {
         let has_failed = self.norm > RESTART_REDUCTION * self.previous_restart_norm;
         self.restarts <= MAX_RESTARTS && !has_failed
@@ -290,8 +291,8 @@ impl State {
         (code != TestCode::Running).then(|| self.stop_reason(code))
     }
 
-    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho). If rho is not positive and finite, returns `NeedsRestart`
-    /// or `RhoNotPositive` and stores nothing.
+    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho). If rho is nonpositive, infinite or NaN, returns
+    /// `NeedsRestart` or `RhoNotPositive` and stores nothing.
     pub(super) fn set_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> TestCode {
         if self.has_vanished(rho) {
             return TestCode::NeedsRestart;
@@ -305,7 +306,7 @@ impl State {
     }
 
     /// Stores sigma = <p, A p> and alpha = rho / sigma of the next iteration. Returns `SigmaVanished` or
-    /// `SigmaNotPositive` if sigma is not positive and finite.
+    /// `SigmaNotPositive` if sigma is nonpositive, infinite or NaN.
     pub(super) fn set_sigma(&mut self, sigma: f64) -> TestCode {
         self.sigma = sigma;
         self.alpha = self.rho / sigma;
@@ -336,7 +337,7 @@ impl State {
     }
 
     /// Records a residual replacement. `norm2` is <r, r> of r = b - A x; `recurred` is <r, r> of the recurred residual.
-    /// Sets alpha = 0, because x already includes the update.
+    /// Sets alpha = 0, because x already includes the update alpha p.
     pub(super) fn record_replacement(&mut self, recurred: f64, norm2: f64) -> Replacement {
         let previous = self.true_residual;
         self.true_residual =

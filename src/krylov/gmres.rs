@@ -109,9 +109,10 @@ fn basis_vector(k: usize) -> VectorId {
 /// h_j+1,j = norm(w),   v_j+1 = w / h_j+1,j
 /// ```
 ///
-/// Givens rotations transform H to R and g = norm(r) e_0 to the right-hand side of R y = g. The magnitude of the last
-/// entry of g is the norm of the residual. At the end of a cycle, x = x + M^-1 V y, where V has the columns v_i, and r
-/// is computed as b - A x. The product with A in this residual does not count as an iteration.
+/// Givens rotations transform H to R. They also transform g, at first norm(r) e_0, to the right-hand side of R y = g.
+/// The magnitude of the last entry of g is the norm of the residual. At the end of a cycle, x = x + M^-1 V y, where V
+/// has the columns v_i, and r is computed as b - A x. The product with A in this residual does not count as an
+/// iteration.
 ///
 /// Cost of iteration j: one product with A, one application of M^-1, and j + 1 inner products in each of two passes.
 /// Returns `Stagnated` if a diagonal entry of R is zero or not finite, or if w = 0 and the test is not satisfied.

@@ -107,8 +107,8 @@ impl IdrScalars {
 }
 
 /// Runs IDR(s) from x and r = b - A x. The columns p_k of P are s random orthonormal vectors; s is at most the number
-/// of rows of A. The columns of G and U are g_k and u_k, with g_k = A u_k. They are zero at the start. B is the
-/// preconditioner, M = P'G (the identity at the start) and f = P'r. A cycle computes for k = 1 .. s
+/// of rows of A. The columns of G and U are g_k and u_k, with g_k = A u_k. All g_k and u_k are zero at the start. B is
+/// the preconditioner, M = P'G (the identity at the start) and f = P'r. A cycle computes for k = 1 .. s
 ///
 /// ```text
 /// solve M c = f in the rows and columns k and later;   sums over i >= k:

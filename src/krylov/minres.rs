@@ -66,7 +66,7 @@ pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, state: &mut State) -> Result<S
         let alpha = next_lanczos_vector(s, k, beta, beta_old);
         let beta_next = lanczos_norm(s, k + 1, state.iterations)?;
         let epsilon = previous.epsilon;
-        // Rotation k - 1 is applied to column k. Rotation k then changes its diagonal entry to gamma.
+        // Rotation k - 1 is applied to column k. Rotation k then changes the diagonal entry of this column to gamma.
         let delta = previous.cosine * previous.delta + previous.sine * alpha;
         let gamma_bar = previous.sine * previous.delta - previous.cosine * alpha;
         let gamma = hypot(gamma_bar, beta_next);

@@ -50,12 +50,12 @@ use decisions::ROUNDING_FACTOR;
 
 pub use crate::options::Norm;
 
-/// Operations that PCG leaves to its caller, the code in `solve` that runs PCG: other methods, storage of iterates, the
-/// end of a run, breakdowns. The user's system may be larger than the system that PCG solves.
+/// Callbacks of PCG. The code in `solve` that runs PCG implements them. They run other methods, store iterates, and
+/// handle the end of a run and breakdowns. The user's system may be larger than the system that PCG solves.
 pub trait Caller<S: ?Sized> {
-    /// Stores x in the user's array if the residual norm of x is below `stored_norm`, the residual norm of the iterate
-    /// that was stored last. `norm` is the tested norm of r = b - A x on the system of PCG. Returns the residual norm
-    /// of x, or `None` if x was not stored. May overwrite r.
+    /// Stores x in the user's array if its residual norm in the user's system is below `stored_norm`, that of the
+    /// iterate stored last. `norm` is the tested norm of r = b - A x in the system of PCG. Returns the residual norm of
+    /// x in the user's system, or `None` if x was not stored. May overwrite r.
     fn store_if_better(&mut self, s: &mut S, stored_norm: f64, norm: f64) -> Option<f64>;
 
     /// Runs another Krylov method instead of PCG, and returns its stop reason or its error. Returns `None` if PCG is to
@@ -133,8 +133,8 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dyn 
 /// the backend has a PCG loop (`PcgSteps::iterate`), runs this loop and returns the code at its end.
 fn start_pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dyn Caller<S>) -> TestCode {
     loop {
-        // The test ignores the means of r over singular components. No iteration changes them, because the sum of A p
-        // over a singular component is zero up to rounding.
+        // The test ignores the means of r over singular components. No iteration changes these means, because the sum
+        // of A p over a singular component is zero up to rounding.
         if state.test.subtracts_means {
             state.norm2 = subtract_means_from_residual(s).1.unwrap_or(state.norm2);
         }
@@ -163,7 +163,7 @@ fn start_pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dy
 }
 
 /// Runs the PCG loop of the backend (`PcgSteps::iterate`). Returns `Running` if the backend has no such loop, otherwise
-/// the code at its end, with two exceptions:
+/// the code at the end of the loop, with two exceptions:
 ///
 /// - If the loop paused although the observer requested no stop, returns `PreconditionerChanged` if the preconditioner
 ///   was switched, else `NeedsRestart`.
@@ -230,8 +230,8 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
     ascend(s, state, is_conjugate.then_some((state.alpha, state.beta)))
 }
 
-/// Computes the tested norm, reports it to the observer, and applies the tests that follow the update of r. Stores <r,
-/// M^-1 r> in `rho`. With the 2-norm, `rho` is computed only if the norm does not end the iteration.
+/// Computes the tested norm, reports it to the observer, and applies the tests that follow the update of r. Stores
+/// <r, M^-1 r> in `rho`. In the 2-norm, `rho` is computed only if the test of the norm returns `Running`.
 fn check_iteration<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, rho: &mut f64) -> TestCode {
     let preconditioned = state.test.norm == Norm::Preconditioned;
     if preconditioned {

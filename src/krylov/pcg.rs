@@ -5,8 +5,8 @@ use super::state::{State, TestCode};
 use super::vectors::{Iterate, VectorId, VectorSteps};
 
 /// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A. For
-/// 5-point stencils of `rrb_`, this is the Schur complement S1 on the black nodes (S1 x_b = b1). With deflation, it is
-/// the deflated matrix.
+/// 5-point stencils of `rrb_`, A is the Schur complement S1 on the black nodes (S1 x_b = b1). With deflation, A is the
+/// deflated matrix.
 pub trait PcgSteps: VectorSteps {
     /// Returns the properties of these steps. `change_preconditioner` may change them.
     fn properties(&self) -> Properties {
@@ -22,8 +22,8 @@ pub trait PcgSteps: VectorSteps {
     /// Subtracts, stores or restores the means of v on the singular components; see [`MeansChange`].
     fn change_means(&mut self, _v: VectorId, _change: MeansChange) {}
     /// Returns the sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG
-    /// solves. With D = diag(center) and the vector m of the means, which P M^-1 P maps to zero, this sum is <m, D^-1
-    /// m>. Zero if nothing is singular.
+    /// solves. Let D = diag(center), and let m be the vector of the means, which P M^-1 P maps to zero. The sum is then
+    /// <m, D^-1 m>. Zero if nothing is singular.
     fn weighted_square_of_means(&mut self) -> f64 {
         0.0
     }
@@ -31,8 +31,8 @@ pub trait PcgSteps: VectorSteps {
     // The stages of an iteration. The bodies here are the reference formulation; a backend may fuse the vector
     // operations of a stage into fewer passes over memory.
 
-    /// Computes r = r - alpha q; with `None`, leaves r unchanged. May also begin the computation of M^-1 r. Returns <r,
-    /// r>.
+    /// Computes r = r - alpha q; with `None`, leaves r unchanged. Returns <r, r>. May also begin the computation of
+    /// M^-1 r.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         unfused_descend(self, alpha)
     }
@@ -43,7 +43,7 @@ pub trait PcgSteps: VectorSteps {
     }
 
     /// Completes z = M^-1 r and computes x = x + alpha p, p = z + beta p, q = A p. Returns sigma = <p, q>.
-    /// `coefficients` is (alpha, beta); alpha is 0 if x already includes the update. With `None`, p = z and x is
+    /// `coefficients` is (alpha, beta); alpha is 0 if x has already been updated. With `None`, p = z and x is
     /// unchanged.
     fn ascend(&mut self, coefficients: Option<(f64, f64)>) -> f64 {
         unfused_ascend(self, coefficients)
@@ -55,10 +55,11 @@ pub trait PcgSteps: VectorSteps {
     }
 
     /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend has no
-    /// such loop. This loop replaces the loop on the host. Its tests of convergence, `max_iter` and breakdown are the
-    /// same. At its end, x includes the updates of all iterations. Sets `State::iterations`, `State::norm` and
-    /// `State::stop_requested`; after a breakdown, also `State::rho` or `State::sigma`. Returns the code at the end of
-    /// the loop: `Paused` if the observer requested a stop, or if another preconditioner may need less work.
+    /// such loop. This loop replaces the loop on the host. Both loops apply the same tests of convergence, `max_iter`
+    /// and breakdown. When the loop on the backend ends, x includes the updates of all iterations. Sets
+    /// `State::iterations`, `State::norm` and `State::stop_requested`; after a breakdown, also `State::rho` or
+    /// `State::sigma`. Returns the code at the end of the loop: `Paused` if the observer requested a stop, or if
+    /// another preconditioner may need less work.
     fn iterate(&mut self, _state: &mut State) -> Option<TestCode> {
         None
     }
@@ -104,7 +105,8 @@ pub enum Beta {
     /// <r - r_old, z> / <r_old, z_old>, if M changes from step to step (Notay, SIAM J. Sci. Comput. 22 (2000)
     /// 1444-1460). Here, r - r_old = -alpha q.
     Flexible,
-    /// The value of `Flexible`, limited to the range from 0 to this multiple of the value of `Fixed`.
+    /// The value of `Flexible`, clamped to the range from 0 to c |f|. Here, c is this number, and f is the value of
+    /// `Fixed`.
     Limited(f64),
 }
 
@@ -165,8 +167,8 @@ pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
     s.inner_product(VectorId::Q, VectorId::Q)
 }
 
-/// If `Properties::omits_projection` is set, computes r = P r, which subtracts the means over singular components. <r,
-/// M^-1 r> then equals <r, P M^-1 P r>. Returns `PcgSteps::weighted_square_of_means` of the r before the subtraction,
+/// If `Properties::omits_projection` is set, computes r = P r: it subtracts the means over singular components. Then,
+/// <r, M^-1 r> equals <r, P M^-1 P r>. Returns `PcgSteps::weighted_square_of_means` of the r before the subtraction,
 /// and <r, r> if r has changed.
 pub fn subtract_means_from_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
     let removed_square = s.weighted_square_of_means();

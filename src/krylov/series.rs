@@ -6,11 +6,11 @@ pub trait SeriesSteps {
     type Vector: Copy;
     /// Error type of a step.
     type Fault;
-    /// Computes v = D^-1 r. `is_last`: whether this is the last step.
+    /// Computes v = D^-1 r. `is_last`: whether no further step of the series follows.
     fn scale_residual(&mut self, v: Self::Vector, is_last: bool) -> Result<(), Self::Fault>;
     /// Computes `target` = D^-1 (r - L `source`).
     fn apply_lower(&mut self, source: Self::Vector, target: Self::Vector) -> Result<(), Self::Fault>;
-    /// Computes `target` = v - D^-1 U `source`. `is_last`: whether this is the last step.
+    /// Computes `target` = v - D^-1 U `source`. `is_last`: whether no further step of the series follows.
     fn apply_upper(
         &mut self,
         v: Self::Vector,
@@ -28,8 +28,10 @@ pub trait SeriesSteps {
 ///
 /// `work_vectors` contains two work vectors.
 ///
-/// Horner's rule: v = D^-1 r, then `order` times v = D^-1 (r - L v). After that z = v, then `order` times z = v - D^-1
-/// U z.
+/// Horner's rule:
+///
+/// - v = D^-1 r, then `order` times v = D^-1 (r - L v);
+/// - z = v, then `order` times z = v - D^-1 U z.
 pub fn apply_series<S: SeriesSteps>(
     s: &mut S,
     order: usize,

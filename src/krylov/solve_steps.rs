@@ -15,7 +15,7 @@ pub struct Inputs {
     pub guess_max: f64,
     /// First entry that is not finite: array name, value, column and row.
     pub not_finite: Option<(&'static str, f64, usize, usize)>,
-    /// Factor of b and x with which the backend has already begun the solve; `None` if the backend has not begun.
+    /// Scale of b and x if the backend has already begun the solve; `None` if the backend has not begun the solve.
     pub scale: Option<f64>,
 }
 
@@ -109,7 +109,7 @@ pub struct Criterion {
     pub max_iter: usize,
     /// The threshold of the recurred residual is at least this fraction of the tested norm of b.
     pub min_threshold_fraction: f64,
-    /// Squares may underflow if the norm is at most this fraction of max(|b|, 1).
+    /// Squares may underflow if the residual norm is at most this fraction of max(|b|, 1).
     pub vanishing_fraction: f64,
     /// Used with the preconditioned norm. If CG solves a system whose right-hand side has a 2-norm of at most this
     /// fraction of |b|, this right-hand side is only rounding error. A device does not begin the loop in this case.
@@ -125,21 +125,23 @@ impl Criterion {
         (self.rel_tol * reference).max(self.abs_tol * scale)
     }
 
-    /// Returns `Test::vanishing_norm` for a regular system with the norm `rhs_norm` of its right-hand side.
+    /// Returns `Test::vanishing_norm` for a regular system. `rhs_norm` is the norm of the right-hand side.
     pub fn vanishing_norm(&self, rhs_norm: f64) -> f64 {
         self.vanishing_fraction * rhs_norm.max(1.0)
     }
 }
 
-/// Arrays that `SolveSteps::load` reads: b = input * scale, and x = output * scale for a guess (`true`), or x = 0.
+/// Vectors that `SolveSteps::load` sets. It computes b = input * scale. The flag of a variant is true if
+/// x = output * scale (an initial guess), and false if x = 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// b only, because `reduce` may have overwritten it. x is unchanged.
     Rhs,
     /// b and x.
     System(bool),
-    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`load_and_reduce`).
-    /// Entries of b that these steps do not read may be loaded later, before the first step that reads them.
+    /// b and x of a regular system that is tested in the 2-norm. A backend may also run the steps up to PCG
+    /// (`load_and_reduce`). Entries of b that these steps do not read may be loaded later, before the first step that
+    /// reads them.
     Start(bool),
     /// b and x, for timing of single steps: no step does work of another step, and the host runs the PCG loop.
     Separate(bool),
@@ -211,8 +213,8 @@ pub trait SolveSteps: PcgSteps {
     /// because `solve` then changes the means of x and computes max |x| itself.
     ///
     /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed this norm. A
-    /// backend may compute the norm in the same pass if `scale` is given; the system must be regular and the norm the
-    /// 2-norm.
+    /// backend may compute this norm in the same pass if `scale` is given, the system is regular, and the tested norm
+    /// is the 2-norm.
     fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>);
     /// Stores output = x / scale.
     fn store(&mut self, scale: f64);
@@ -224,8 +226,8 @@ pub trait SolveSteps: PcgSteps {
 pub trait Timing {
     /// Enables `grid_seconds` for this run.
     fn enable_grid_timing(&mut self);
-    /// Returns the seconds of this thread on each grid, for the sweeps down and up; the last entry is the coarsest
-    /// system. Empty if not enabled.
+    /// Returns the time of this thread on each grid, in seconds: one number for the sweep down, one for the sweep up.
+    /// The last entry is the coarsest system. Empty if the timing is not enabled.
     fn grid_seconds(&self) -> &[[f64; 2]];
     /// Makes all following steps separate, as `Load::Separate` does.
     fn separate_steps(&mut self) {}

@@ -60,7 +60,7 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
 
-    /// CG with M = I on a diagonal matrix with two eigenvalues finds both after two steps.
+    /// CG with M = I on a diagonal matrix with two eigenvalues finds both eigenvalues after two steps.
     #[test]
     fn lanczos_extremes_finds_two_eigenvalues() {
         let a = [1.0, 4.0];

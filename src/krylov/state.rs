@@ -29,8 +29,8 @@ pub struct Test {
     pub is_preconditioner_definite: bool,
     /// If true, PCG confirms convergence with the recomputed residual. If false, `Caller::end_run` confirms it.
     pub confirms: bool,
-    /// A norm above this limit ends the run as diverged. In methods other than PCG, a norm that is not finite also
-    /// does.
+    /// A norm above this limit ends the run as diverged. In methods other than PCG, a norm that is not finite also ends
+    /// the run as diverged.
     pub divergence_norm: f64,
     /// Whether M scales with A: if A is multiplied by a constant, so is M. p'Ap may then be compared with r'M^-1 r.
     pub has_unit_of_matrix: bool,
@@ -55,7 +55,7 @@ pub struct State {
     pub rho: f64,
     /// <p, A p>.
     pub sigma: f64,
-    /// rho / sigma; zero if x already includes the update.
+    /// rho / sigma; zero if x already includes the update alpha p.
     pub alpha: f64,
     /// beta of the last direction; zero if the direction was p = z.
     pub beta: f64,
@@ -67,8 +67,8 @@ pub struct State {
     pub is_recurred: bool,
     /// Last start of PCG.
     pub last_start: IterationNorm,
-    /// Iteration with the smallest residual since `last_start`. A later iteration replaces it only if its norm is at
-    /// most `LOWER_NORM_FRACTION` times the norm of this one.
+    /// Iteration with the smallest residual since `last_start`. A later iteration is recorded instead only if its norm
+    /// is at most `LOWER_NORM_FRACTION` times the recorded norm.
     pub smallest_norm: IterationNorm,
     /// Last residual that was computed as b - A x.
     pub true_residual: TrueResidual,
@@ -76,7 +76,7 @@ pub struct State {
     pub restarts: usize,
     /// Number of restarts since the run began or the preconditioner changed.
     pub restarts_of_run: usize,
-    /// Tested norm at the last but one restart that `restarts_of_run` counts; infinite if there were fewer than two.
+    /// Tested norm at restart k - 1 of the run, where k is `restarts_of_run`; infinite if k < 2.
     pub previous_restart_norm: f64,
     /// Residual norm of the iterate that `Caller::store_if_better` or `Caller::end_run` has stored; infinite if there
     /// is none.
@@ -190,8 +190,9 @@ impl State {
         self.iterations - self.last_start.iterations
     }
 
-    /// Estimates the number of remaining iterations, k ln(r_k / threshold) / ln(r_0 / r_k), k iterations after the last
-    /// start (docs/theory/aggregation.md, cost model). Infinite if the residual has not decreased.
+    /// Estimates the number of remaining iterations as k ln(r_k / threshold) / ln(r_0 / r_k). Here, k is the number of
+    /// iterations since the last start of PCG, r_0 is the norm at this start, and r_k is the current norm
+    /// (docs/theory/aggregation.md, cost model). Infinite if the norm has not decreased.
     pub fn remaining_iterations(&self) -> f64 {
         let log_decrease = (self.last_start.norm / self.norm).ln();
         let log_remaining_decrease = (self.norm / self.test.threshold).ln();

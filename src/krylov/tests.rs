@@ -479,7 +479,8 @@ fn decrease_is_relative_to_the_largest_residual() {
 }
 
 /// Returns the decision after a replacement. The recomputed <r, r> is `norm2`, and the recurred value is 1. At the
-/// previous replacement, <r, r> was `previous_norm2`. rho changes from 1 to `rho`. The previous direction had `beta`.
+/// previous replacement, <r, r> was `previous_norm2`. rho changes from 1 to `rho`. The beta of the previous direction
+/// was `beta`.
 fn direction_after_replacement(norm2: f64, previous_norm2: f64, rho: f64, beta: f64) -> Option<bool> {
     let mut state =
         State { norm2: previous_norm2, beta, ..after_start(State { norm2: previous_norm2, ..state_within_run() }) };

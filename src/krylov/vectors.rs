@@ -36,8 +36,12 @@ pub trait VectorSteps {
     /// Computes `target` = `scale` `target` + sum_k factor_k v_k, in the order of the terms; no v_k is `target`. If
     /// `scale` is 0, the old values of `target` are ignored, even NaN.
     ///
-    /// PCG uses only these combinations: target = 0; target = factor v; target = target + factor v; target = scale
-    /// target + v. A backend with `KrylovSteps` must support all combinations, other backends only these.
+    /// A backend with `KrylovSteps` must support all combinations. Other backends only support those that PCG uses:
+    ///
+    /// - target = 0
+    /// - target = factor v
+    /// - target = target + factor v
+    /// - target = scale target + v
     fn combine(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]);
     /// Returns max |v|, or NaN if any value is NaN.
     fn max_abs(&mut self, v: VectorId) -> f64;

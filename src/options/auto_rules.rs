@@ -45,12 +45,12 @@ pub mod limits {
     /// cause these eigenvalues, and CG eliminates them. Numbers of iterations with V and AMLI on a device, 2047 x 2047
     /// nodes: checkerboard 96 and 33, walls 190 and 67, lognormal field 121 and 58.
     pub const AMLI_JUMP_CONDITION: f64 = 200.0;
-    /// `cycle` of `rrb_`: largest ratio of the first condition number to the largest deeper one, for the rule of
-    /// `AMLI_JUMP_CONDITION`.
+    /// `cycle` of `rrb_`: limit for the rule of `AMLI_JUMP_CONDITION`. The condition number of the first recursion may
+    /// be at most this factor times the largest condition number of the deeper recursions.
     ///
-    /// With anisotropy or white noise, the first number is twice the deeper ones, and each recursion increases the
-    /// number of iterations. Numbers of iterations with V and AMLI: 85 and 130 at anisotropy 100, 81 and 118 with white
-    /// noise.
+    /// With anisotropy or white noise, the condition number of the first recursion is twice those of the deeper
+    /// recursions, and each recursion increases the number of iterations. Numbers of iterations with V and AMLI: 85 and
+    /// 130 at anisotropy 100, 81 and 118 with white noise.
     pub const AMLI_GROWTH: f64 = 1.25;
     /// `cycle` of `rrb_`: smallest number of nodes on the CPU for the rule of `AMLI_JUMP_CONDITION`. On smaller grids,
     /// the coarsest system of the V-cycle resolves the jumps.
@@ -84,8 +84,8 @@ pub mod limits {
     /// `preconditioner` of `dpcg_`: smallest number of unresolved components for which amg is faster than
     /// multigrid.
     ///
-    /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations of twice the cost, and
-    /// its setup costs as much as 30 iterations.
+    /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations, each at twice the cost
+    /// of an iteration with multigrid, and its setup costs as much as 30 iterations.
     pub const MIN_UNRESOLVED_FOR_AMG: usize = 12;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on the CPU. A product
     /// with the inverse then reads at most 8 MB.
@@ -98,8 +98,8 @@ pub mod limits {
     /// transforms.
     ///
     /// D makes a one-dimensional operator of a block symmetric. With b cells per side and couplings l and u to the two
-    /// neighbours, its condition number is max(l/u, u/l)^((b-1)/2). The relative error is about 2e-16 times this
-    /// number, so the limit 300 keeps it below 1e-13.
+    /// neighbours, the condition number of D is max(l/u, u/l)^((b-1)/2). The relative error is about 2e-16 times this
+    /// number, so the limit 300 keeps the error below 1e-13.
     pub const MAX_SCALING_CONDITION: f64 = 300.0;
     /// `block_solver` of `smoother_`: largest condition number of the scaling D for which `fast_diagonalization`, which
     /// uses sine transforms, may be requested. At this limit, four of the sixteen digits are inaccurate. The limit also
@@ -113,8 +113,8 @@ pub mod limits {
     pub const SPARSE_DEVICE_ENTRIES: usize = 500_000;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
-    /// Time of setup and solve with amg, relative to ic0: near this number of rows, 1.33 for a cube of 47^3 nodes
-    /// and 0.33 for a plane of 320^2 nodes. For a cube of 100^3 nodes, it is 1.
+    /// Time of setup and solve with amg, relative to ic0: near this number of rows, 1.33 for a cube of 47^3 nodes and
+    /// 0.33 for a plane of 320^2 nodes. For a cube of 100^3 nodes, this ratio is 1.
     pub const AMG_ROWS: usize = 100_000;
     /// `preconditioner` of `sparse_` on a device: smallest number of rows for which amg is used.
     ///

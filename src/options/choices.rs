@@ -211,8 +211,8 @@ choices! {
 
 /// CUDA ordinals of the devices that share grids, in the order of the option.
 ///
-/// Byte n contains the ordinal of entry n plus one; 0 ends the list. An empty list means one device, selected by the
-/// option `device`.
+/// Byte n contains 1 + the ordinal of entry n; a byte of 0 ends the list. An empty list means one device, selected by
+/// the option `device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Devices(u64);
 

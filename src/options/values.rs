@@ -330,8 +330,8 @@ fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     }
 }
 
-/// Translates option names and values of the programs of the 2008 thesis. `set_entry` translates their option eps, a
-/// tolerance relative to the initial residual.
+/// Translates option names and values of the programs of the 2008 thesis. The option eps of these programs is a
+/// tolerance relative to the initial residual; `set_entry` translates it.
 fn solver_shorthand<'a>(name: &'a str, value: &'a str) -> (&'a str, &'a str) {
     match (name, value) {
         ("solver", "jcbi") => (name, "jacobi"),
@@ -497,7 +497,8 @@ mod tests {
         smoother.set_real(opt::OMEGA, 0.0).unwrap();
     }
 
-    /// Families share an option but have different choices; some choices exist only in other families.
+    /// Several families have the same option, each with its own choices. A choice that only another family has is an
+    /// error.
     #[test]
     fn each_family_has_its_own_choices() {
         let mut options = Options::new(Family::Dpcg);

@@ -63,9 +63,9 @@ pub fn percentile_90(mut windows: [[f64; WINDOWS_PER_SIDE]; WINDOWS_PER_SIDE]) -
     windows[MAX_OUTLIERS]
 }
 
-/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if the window counts as isotropic: by
-/// the test of its parts, or because a coupling is zero, positive or NaN. The flow can avoid such a coupling, so the
-/// model of series and parallel conductances does not apply.
+/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if the window counts as isotropic. This
+/// is the case if too few parts conduct like the window, or if a coupling is zero, positive or NaN. The flow can avoid
+/// such a coupling, so the model of series and parallel conductances does not apply.
 fn anisotropy_of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
     let (mut east, mut north) = ([[0.0; WINDOW_WIDTH]; WINDOW_WIDTH], [[0.0; WINDOW_WIDTH]; WINDOW_WIDTH]);
     let mut total_row_sum = 0.0;
@@ -112,7 +112,8 @@ struct WindowRow<'a> {
     east: &'a [f64],
     north: &'a [f64],
     south: &'a [f64],
-    /// Northeast and northwest couplings of the cells above and below, which begin one node before the window.
+    /// Northeast and northwest couplings, first of the cells above the row, then of the cells below. The couplings
+    /// begin one node before the window.
     corners: Option<[[&'a [f64]; 2]; 2]>,
 }
 
@@ -130,7 +131,7 @@ impl<'a> WindowRow<'a> {
         }
     }
 
-    /// Returns the sum of both diagonals of the cell northeast of node k.
+    /// Returns the sum of the two diagonal couplings of the cell northeast of node k.
     #[inline(always)]
     fn diagonal_sum(&self, k: usize) -> f64 {
         self.corners.as_ref().map_or(0.0, |[cells_above, _]| cells_above[0][k + 1] + cells_above[1][k + 1])
@@ -189,7 +190,7 @@ mod tests {
         let conductance = |j: usize| if j.is_multiple_of(4) { 1000.0 } else { 1.0 };
         let estimate = anisotropy_of(34, |_, j| conductance(j), |_, _| 1.0, 0.0);
         assert_close(estimate, (1000.0 + 3.0) / 4.0);
-        // Jumps in both directions do not count.
+        // Jumps in both directions do not count as anisotropy.
         let checkerboard = |i: usize, j: usize| if (i / 4 + j / 4).is_multiple_of(2) { 1000.0 } else { 1.0 };
         assert_close(anisotropy_of(66, checkerboard, |i, j| checkerboard(j, i), 0.0), 1.0);
     }

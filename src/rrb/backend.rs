@@ -62,9 +62,9 @@ pub struct Setup {
     pub aggregation: Aggregation,
 }
 
-/// Approximate memory for aggregation in bytes per node, with 5 and with 9 points. It includes the hierarchy in double
-/// precision, which only the setup needs, and the cycle. On a device (`AGGREGATION_BYTES_ON_DEVICE`), the hierarchy is
-/// not freed after the setup.
+/// Approximate memory for aggregation in bytes per node, with 5 and with 9 points. It includes the arrays of the cycle,
+/// and the hierarchy in double precision, which only the setup needs. On a device (`AGGREGATION_BYTES_ON_DEVICE`), the
+/// hierarchy is not freed after the setup.
 const AGGREGATION_BYTES_ON_HOST: [usize; 2] = [150, 400];
 const AGGREGATION_BYTES_ON_DEVICE: [usize; 2] = [400, 800];
 
@@ -125,9 +125,9 @@ pub struct Prediction {
 /// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PredictedSolve {
-    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa =
-    /// `CONDITION_PER_ANISOTROPY` times the anisotropy is the condition number of M^-1 A. With aggregation, it is
-    /// ln(reduction) / ln(contraction).
+    /// Number of CG iterations. With levels, the number is (sqrt(kappa) / 2) ln(2 / reduction), where kappa is the
+    /// predicted condition number of M^-1 A: `CONDITION_PER_ANISOTROPY` times the anisotropy. With aggregation, the
+    /// number is ln(reduction) / ln(contraction).
     pub iterations: f64,
     /// Cost of setup and iterations.
     pub cost: f64,
@@ -178,11 +178,11 @@ impl CostOfAggregation {
 pub enum Aggregation {
     /// No aggregation.
     Never,
-    /// Aggregation may replace the levels during a solve that converges slowly; the cycle of aggregation then uses this
-    /// storage format.
+    /// Aggregation may replace the levels during a solve that converges slowly. The hierarchy of aggregation then has
+    /// this storage format.
     IfSlow(Storage),
-    /// Aggregation replaces the levels from the start. For a 5-point matrix, the first level remains, because its
-    /// elimination produces S1.
+    /// Aggregation replaces the levels from the first iteration. For a 5-point matrix, the first level remains, because
+    /// its elimination produces S1.
     FromStart,
 }
 
@@ -241,7 +241,7 @@ pub type FivePointMatrix = (Grid, [Vec<f64>; 3]);
 pub struct Report {
     /// Kind of the cycle in use.
     pub kind: CycleKind,
-    /// Number of levels in use; with aggregation, number of coarse levels. `None`: [`Setup::levels`] are in use.
+    /// Number of levels in use; with aggregation, number of coarse levels. `None` if the number is [`Setup::levels`].
     pub levels: Option<usize>,
     /// Whether aggregation replaces the levels.
     pub uses_aggregation: bool,
@@ -263,8 +263,8 @@ pub trait RrbBackend: Engine + Send {
     fn shares_grids(&self) -> bool {
         false
     }
-    /// Inspects a matrix before its factorization, and stores the results in `inspection`. The caller next calls
-    /// `factorize` for the same matrix, or stops.
+    /// Inspects a matrix before its factorization, and stores the results in `inspection`. The next matrix that the
+    /// caller passes to `factorize` must be this matrix.
     fn inspect_matrix(
         &mut self,
         a: &StencilView,
@@ -297,8 +297,8 @@ pub trait RrbBackend: Engine + Send {
         work(0, 0..grid.ny);
         Ok(())
     }
-    /// Frees the memory of a factorization that is kept although it is not in use. The caller calls this function when
-    /// options on which `auto` depends have changed.
+    /// Frees the memory of a factorization that is not in use but was kept for later. The caller calls this function
+    /// when options on which `auto` depends have changed.
     fn release_spare_memory(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
@@ -306,9 +306,10 @@ pub trait RrbBackend: Engine + Send {
     /// call with the same setup reuses all memory. Returns an error for the first rejected pivot.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `inspect_matrix` and `factorize` in one pass over the matrix, on the assumption that the structure and the
-    /// setup of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not
-    /// support it; `inspection` is then unspecified, and the previous factorization must not be used any longer. After
-    /// `true`, the caller checks whether the inspection results fit this setup.
+    /// setup of the previous matrix still apply. Returns `false` if the assumption fails, or if the backend does not
+    /// support speculation. The values of `inspection` are then unspecified, and the previous factorization must not be
+    /// used any longer. After `true`, the caller must check whether the results of the inspection lead to the same
+    /// setup.
     fn factorize_speculatively(
         &mut self,
         _a: &StencilView,
@@ -330,8 +331,8 @@ pub trait RrbBackend: Engine + Send {
 }
 
 /// Minimum ratio of the pivot to the center for a node whose couplings are all dropped. If the ratio is smaller, the
-/// center is used as the pivot. Such a node adds an eigenvalue of about center / pivot to M^-1 A, which therefore does
-/// not exceed 10.
+/// center is used as the pivot. Such a node adds an eigenvalue of about center / pivot to M^-1 A. With this minimum,
+/// the eigenvalue is at most about 10.
 const MIN_ROW_SUM_FRACTION: f64 = 0.1;
 
 /// Pivot of an eliminated node (red, or b1) in row-sum form. After lumping, the pivot is the row sum minus the sum of
@@ -360,9 +361,11 @@ impl Pivot {
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
     /// sums. This function then returns d = 0. [`Pivot::accept`] replaces d by the center of A, which has a suitable
-    /// magnitude; any positive pivot is correct. If A is singular, the constant is projected out of z. If A is regular,
-    /// lumping has removed the couplings of the component to Dirichlet rows from M, but A has them. If A is singular
-    /// and its constants are not projected out, [`Pivot::accept`] rejects the pivot.
+    /// magnitude. Any positive pivot would be correct, in both possible cases:
+    /// - A is singular, and the constant is projected out of z.
+    /// - A is regular. In A, the component is coupled to Dirichlet rows; lumping has removed these couplings from M.
+    ///
+    /// If A is singular and its constants are not projected out, [`Pivot::accept`] rejects the pivot.
     #[inline(always)]
     pub fn new(row_sum: f64, kept_couplings: [f64; 4], lumped_sum: f64, one_minus_omega: f64) -> Self {
         let sum_of_kept = Self::sum_of_couplings(kept_couplings);
@@ -418,8 +421,10 @@ impl Pivot {
     }
 
     /// Rejects a pivot that is at most eps * center or is not finite; `center` is the center of M at the node before
-    /// lumping. A pivot of zero is instead replaced by the center of A if the node is the last one of a component of M
-    /// (`is_floating`: it has no couplings to remaining nodes) and [`PivotNode::may_replace_zero_pivot`] is set.
+    /// lumping. A pivot of zero is not rejected, but replaced by the center of A, under two conditions:
+    /// - The node is the last one of a component of M (`is_floating`: the node has no couplings to remaining nodes).
+    /// - [`PivotNode::may_replace_zero_pivot`] is true.
+    ///
     /// `locate_node` returns the location of the node, and is called only if the pivot is rejected or replaced.
     pub fn accept(mut self, center: f64, is_floating: bool, locate_node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.needs_no_check(center) {

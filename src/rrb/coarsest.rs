@@ -72,7 +72,7 @@ impl EnvelopeSolver {
     }
 
     /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `locate_node(i, j)` maps node (i, j) of
-    /// this grid to the finest grid. The function is called only if the pivot of the node is rejected or replaced.
+    /// this grid to the finest grid. `locate_node` is called only if the pivot of the node is rejected or replaced.
     /// Returns an error for the first rejected pivot.
     pub fn factorize(&mut self, a: &HalfStencil, locate_node: impl Fn(usize, usize) -> PivotNode) -> Result<()> {
         let Self { node_numbers, node_indices, node_positions, neighbour_distances, factor, .. } = self;

@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Name of the memory in error messages about failed allocations.
 const ALLOCATION_NAME: &str = "rows of other ranks";
 
-/// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary:
-/// the sweeps also process the b1 nodes of one halo row, so a rank eliminates these nodes. Before, the rank eliminates
-/// the red nodes of two halo rows, which requires the matrix in three halo rows.
+/// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary.
+/// The sweeps process the b1 nodes of one halo row, so a rank must eliminate these nodes. This requires that the rank
+/// first eliminates the red nodes of two halo rows, for which it needs the matrix in three halo rows.
 pub const MATRIX_HALO_ROWS: usize = 3;
 /// Number of halo rows J on each side for which there is memory. It is one more than [`MATRIX_HALO_ROWS`], because the
 /// copy of natural rows to the arrays by colour also writes the row above.
 pub const STORED_HALO_ROWS: usize = MATRIX_HALO_ROWS + 1;
-/// Numbers of natural rows j, below and above the rows of this rank, from which the halo is built: two per halo row J.
-/// One more row is needed below, because it stores the north couplings to the lowest row of the halo.
+/// Numbers of natural rows j below and above the rows of this rank from which the rank builds its halo: two per halo
+/// row J. One more row is needed below, because that row stores the north couplings to the lowest row of the halo.
 pub const NATURAL_ROWS_BELOW: usize = 2 * MATRIX_HALO_ROWS + 1;
 pub const NATURAL_ROWS_ABOVE: usize = 2 * MATRIX_HALO_ROWS;
 
@@ -83,9 +83,9 @@ impl Domain {
         rows.start.saturating_sub(NATURAL_ROWS_BELOW)..(rows.end + NATURAL_ROWS_ABOVE).min(strips.grid.ny)
     }
 
-    /// Returns the first error of all ranks: errors without a node precede the others, which are ordered by level, row
-    /// and column. The rank with this error returns it; the other ranks return [`Error::OtherRanks`]. If the
-    /// communication fails, returns the communication error. Collective.
+    /// Returns the first error of all ranks. Errors without a node come first; the other errors are ordered by level,
+    /// row and column. The rank that has the first error returns this error; the other ranks return
+    /// [`Error::OtherRanks`]. If the communication fails, returns the communication error. Collective.
     pub fn first_failure(&self, own_error: Option<Error>) -> Option<Error> {
         self.first_error(own_error).unwrap_or_else(Some)
     }

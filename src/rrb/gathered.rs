@@ -16,7 +16,8 @@ const ALLOCATION_NAME: &str = "events for other ranks";
 /// The root rank, on whose devices all solves run.
 pub const ROOT: usize = 0;
 
-/// Number of words (f64) per event. The first word is one of the event numbers below. Up to three values follow.
+/// Number of words (f64) per event. The first word is one of the event numbers below. The other words contain up to
+/// three values of the event.
 const WORDS_PER_EVENT: usize = 4;
 const ITERATION_EVENT: f64 = 1.0;
 const PASSED_EVENT: f64 = 2.0;
@@ -60,8 +61,8 @@ fn decode_event(words: &[f64]) -> Option<Event> {
 const EVENTS_PER_BLOCK: usize = 64;
 const WORDS_PER_BLOCK: usize = 1 + EVENTS_PER_BLOCK * WORDS_PER_EVENT;
 
-/// Number of words for the result of a solve: the status, and the five fields of the outcome. In a message, these words
-/// are followed by the results of the factorization, the number of grids and the number of threads.
+/// Number of words for the result of a solve: one for the status, and five for the fields of the outcome. In a message,
+/// these words are followed by the results of the factorization, the number of grids and the number of threads.
 const WORDS_PER_OUTCOME: usize = 6;
 const WORDS_PER_RESULT: usize = WORDS_PER_OUTCOME + FactorizationResults::WORD_COUNT + 2;
 
@@ -97,7 +98,7 @@ impl RootMessages {
 
     /// On rank 0, calls `run_solve`, and sends the events and the result of the solve. On the other ranks, passes these
     /// events to `observer`, and returns the same result, where an error of rank 0 becomes [`Error::OtherRanks`]. On
-    /// these ranks, `core` only represents the factorization of rank 0. `core` is replaced, because the solve may have
+    /// the other ranks, `core` only represents the factorization of rank 0, and is replaced, because the solve may have
     /// changed this factorization. `stop_exchange` is `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
@@ -174,7 +175,7 @@ impl RootMessages {
         }
     }
 
-    /// Sends the results of a factorization, which succeeded on rank 0.
+    /// Sends the results of a factorization that has succeeded on rank 0.
     pub fn send_factorization(&mut self, core: &Rrb) -> Result<()> {
         self.send_results(core, &Ok(Outcome::default()))
     }

@@ -113,8 +113,9 @@ mod tests {
     use super::*;
 
     /// Figure 9 of the report. Its caption states 40 x 75 nodes; its text states 20 x 33 and 20 x 32 red nodes, which
-    /// correspond to 40 x 65. The 75 rows give 38 and 37. The test checks for both sizes that r1 and r2 have twenty
-    /// columns, that their numbers of rows differ by one, and that their compute areas are equal.
+    /// correspond to 40 x 65. With 75 rows, one of the two red colours has 38 rows, and the other has 37. The test
+    /// checks for both sizes that r1 and r2 have twenty columns, that their numbers of rows differ by one, and that
+    /// their compute areas are equal.
     #[test]
     fn layout_agrees_with_figure_9() {
         for (ny, odd_rows, even_rows) in [(65, 32, 33), (75, 37, 38)] {

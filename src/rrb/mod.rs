@@ -69,7 +69,7 @@ const SPECULATION_PAUSE: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 struct AutoDecisions {
     auto_options: AutoOptions,
-    /// Whether a factorization in a short format was rejected, so that f64 replaces this format.
+    /// Whether a factorization in f32 or bf16 rejected a matrix, so that M is stored in f64 from then on.
     needs_double: bool,
     /// Whether the eigenvalue estimates selected the V-cycle instead of AMLI. Index 0: regular matrices; index 1:
     /// singular matrices.
@@ -78,9 +78,11 @@ struct AutoDecisions {
     converges_slowly: bool,
     /// Whether the memory for aggregation could not be allocated.
     lacked_memory: bool,
-    /// Whether CG in single precision stagnated on a distributed domain, so that CG in double precision replaces it.
+    /// Whether CG in single precision stagnated on a distributed domain, so that later solves run CG in double
+    /// precision.
     single_stagnates: bool,
-    /// Whether CG in double precision, after such a replacement, stagnated before it had halved the residual norm.
+    /// Whether CG in double precision has replaced CG in single precision (see `single_stagnates`), and has stagnated
+    /// before it had halved the residual norm.
     double_is_futile: bool,
 }
 
@@ -134,8 +136,8 @@ pub struct FactorizationResults {
     pub cycle: options::Cycle,
     /// Predicted costs from which `auto` selected levels or aggregation; `None` if nothing was predicted.
     pub prediction: Option<Prediction>,
-    /// Whether `auto` selected aggregation, but the memory for aggregation could not be allocated. `false` in the
-    /// following factorizations with the same options, because `auto` does not select aggregation there.
+    /// Whether `auto` selected aggregation, but the memory for aggregation could not be allocated. Later factorizations
+    /// with the same options report `false`, because `auto` then does not select aggregation.
     pub lacked_memory: bool,
 }
 
@@ -178,8 +180,8 @@ impl FactorizationResults {
 /// backend.
 pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
-/// Function that runs a program on the steps of a solve. Benchmarks pass a function that wraps the steps and measures
-/// their times. Every thread of a team calls this function.
+/// Function that calls a `Program` with the steps of a solve. Benchmarks pass a function that wraps the steps and
+/// measures their times. Every thread of a team calls this function.
 pub type ProgramRunner<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
@@ -194,7 +196,8 @@ impl Rrb {
         stream: usize,
         make_backend: MakeBackend,
     ) -> Result<Self> {
-        // A backend for another machine is dropped before a new one is created, so that its memory is free.
+        // The backend for another machine is dropped before the new backend is created, so that the memory of the old
+        // backend is free.
         let mut rrb = match previous.filter(|rrb| rrb.machine == machine) {
             Some(rrb) => rrb,
             None => Self::new(machine, make_backend(machine)?),
@@ -326,16 +329,17 @@ impl Rrb {
                 self.factorizations_until_speculation = SPECULATION_PAUSE;
             }
         }
-        // A truncated factorization has fewer levels than requested. Its choice of the cycle does not apply to other
-        // matrices, and a second factorization with the fewer levels of the V-cycle is not needed.
+        // A truncated factorization has fewer levels than requested. The cycle that it selects does not apply to other
+        // matrices. The V-cycle then needs no second factorization, which would only reduce the number of levels.
         let Report { levels, kind, .. } = self.backend.report();
         let is_truncated = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == CycleKind::V && !is_truncated {
-            // The V-cycle has its own number of levels, which is smaller.
+            // The default number of levels of the V-cycle is smaller, so the matrix is factorized again.
             setup = plan.setup(setup.storage.matrix_format(), plan.v_cycle())?;
             self.factorize_by(plan, &mut setup)?;
         }
-        // `v_cycle` is recorded only if the estimates could select the cycle.
+        // The selection is recorded only if the cycle was left to the estimates, and the factorization is not
+        // truncated.
         let v_cycle_selected = plan.cycle.kind.is_none() && self.backend.report().kind == CycleKind::V && !is_truncated;
         Ok(PlannedFactorization { setup, v_cycle_selected })
     }
@@ -345,7 +349,8 @@ impl Rrb {
     fn factorize_by(&mut self, plan: &Plan, setup: &mut Setup) -> Result<()> {
         let components = &self.inspection.components;
         match self.backend.factorize(plan.a, setup, components) {
-            // The status is compared, and not the kind of error, because the error may come from another rank.
+            // The code compares the status, not the variant of `Error`, because another rank may have reported the
+            // error.
             Err(error)
                 if error.status() == RRB_ERR_MATRIX
                     && plan.has_automatic_storage()
@@ -429,7 +434,8 @@ impl Rrb {
         }
         match self.widen(a) {
             Err(error) if error.status() == RRB_ERR_COMMUNICATION => return Err(error),
-            // The output contains x of the first run. If there is no factorization now, the next call reports an error.
+            // The output contains x of the first run. If the failed `widen` has left no factorization, the next call
+            // reports an error.
             Err(_) => return Ok(first_outcome),
             Ok(()) => {
                 observer.receive(Event::SwitchedToDouble(first_outcome.iterations));

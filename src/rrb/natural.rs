@@ -1,10 +1,10 @@
 //! Levels of the RRB factorization in natural storage, with one loop per formula (report 16-06, section 2.2;
 //! docs/theory/rrb.md, row-sum form).
 //!
-//! Grid q stores a 9-point half stencil in row-sum form (`matrix`). Level 2q + 1, the odd level, drops the diagonal
-//! couplings of the red nodes of this grid, lumps them and eliminates the red nodes. The remaining matrix couples black
-//! nodes along the diagonals and at distance two (`skew_matrix`). Level 2q + 2, the even level, drops the couplings at
-//! distance two of those black nodes that are not in grid q + 1, lumps them and eliminates these nodes. The remaining
+//! Grid q stores a 9-point half stencil in row-sum form (`matrix`). Level 2q + 1, the odd level, drops and lumps the
+//! diagonal couplings of the red nodes of this grid, and eliminates the red nodes. The remaining matrix couples black
+//! nodes along the diagonals and at distance two (`skew_matrix`). Level 2q + 2, the even level, eliminates the black
+//! nodes that are not in grid q + 1, after it has dropped and lumped their couplings at distance two. The remaining
 //! matrix is the half stencil of grid q + 1.
 //!
 //! For an eliminated node k with the row sum s_k, a level computes
@@ -14,8 +14,8 @@
 //! a_bb' -= a_bk a_kb' / d_k,   s_b -= a_bk s~_k / d_k   for the neighbours b, b' that remain.
 //! ```
 //!
-//! With M2, the couplings of the dropped type between remaining nodes are lumped first: s_b -= (1 - omega) sum_b'
-//! a_bb', a_bb' = 0.
+//! With M2, couplings between remaining nodes b and b' in the directions of the dropped couplings are lumped first:
+//! s_b -= (1 - omega) sum_b' a_bb', then a_bb' = 0.
 
 use crate::base::reduce::dot;
 use crate::error::{Result, push, reserve, zeroed};
@@ -122,9 +122,9 @@ impl NaturalGrid {
         })
     }
 
-    /// Lumps and eliminates the red nodes; computes `skew_matrix`. `exact_center` contains the centers of A if this is
-    /// the first level and its elimination is exact (see [`Setup::uses_schur_complement`]). These centers are then the
-    /// pivots, because this level drops no couplings.
+    /// Lumps the dropped couplings of the red nodes, eliminates the red nodes, and computes `skew_matrix`.
+    /// `exact_center` contains the centers of A if this is the first level and its elimination is exact (see
+    /// [`Setup::uses_schur_complement`]). These centers are then the pivots, because this level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,
@@ -174,8 +174,9 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Rounds the diagonal couplings of `skew_matrix` to the storage format, lumps and eliminates the black nodes that
-    /// are not in the next grid, and computes the half stencil `coarse` of the next grid.
+    /// Rounds the diagonal couplings of `skew_matrix` to the storage format. Then eliminates the black nodes that are
+    /// not in the next grid, after lumping their dropped couplings, and computes the half stencil `coarse` of the next
+    /// grid.
     fn eliminate_black(
         &mut self,
         level: usize,
@@ -224,8 +225,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is `matrix`, whose couplings the levels of this
-    /// grid have not yet dropped. `round_entry` rounds the entries to the storage format.
+    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is `matrix`, including the couplings that the
+    /// levels of this grid drop. `round_entry` rounds the entries to the storage format.
     fn multiply(&self, d: &[f64], q: &mut [f64], round_entry: impl Fn(f64) -> f64) {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
@@ -304,7 +305,7 @@ fn diagonal_sum(a: &HalfStencil, z: &[f64], c: usize, n: usize) -> f64 {
     (a.northeast[sw] * z[sw] + a.northwest[se] * z[se]) + (a.northwest[c] * z[nw] + a.northeast[c] * z[ne])
 }
 
-/// Returns the center before lumping: row sum minus couplings.
+/// Returns the center of an eliminated node before lumping: row sum minus the sum of all couplings.
 fn pivot_center(row_sum: f64, kept_couplings: [f64; 4], lumped_sum: f64) -> f64 {
     row_sum - ((kept_couplings[0] + kept_couplings[1]) + (kept_couplings[2] + kept_couplings[3])) - lumped_sum
 }
@@ -412,7 +413,7 @@ impl NaturalLevels {
         &self.recursion
     }
 
-    /// Sets the kind of the cycle, which was selected on finer grids.
+    /// Sets the kind of the cycle to the kind that was selected on finer grids.
     pub fn set_kind(&mut self, kind: CycleKind) {
         self.recursion.kind = kind;
     }

@@ -57,11 +57,11 @@ pub struct Plan<'a> {
     /// Largest center.
     center_max: f64,
     /// Planned storage format. If the factorization rejects the matrix and `auto` has selected the format, f64 replaces
-    /// it.
+    /// this format.
     pub storage: Storage,
-    /// Planned cycle. If its kind is `None`, the estimates of the factorization may replace it by the V-cycle.
+    /// Planned cycle. If its kind is `None`, the factorization selects AMLI or V by eigenvalue estimates.
     pub cycle: Cycle,
-    /// Whether aggregation replaces the levels from the start.
+    /// Whether aggregation replaces the levels from the first iteration of each solve.
     uses_aggregation: bool,
     conditions: PlanConditions,
 }
@@ -117,7 +117,9 @@ impl<'a> Plan<'a> {
     }
 
     /// Predicts the cost of a solve with the levels and with aggregation. Returns `None` in these cases:
-    /// - the backend has no aggregation, this plan uses it from the start, or a slow solve may not switch to it;
+    /// - the backend has no aggregation;
+    /// - this plan already uses aggregation from the first iteration;
+    /// - a slow solve may not switch to aggregation;
     /// - an option of the levels differs from its default value;
     /// - `norm` is not `true2`, or `rel_tol` is zero;
     /// - the grid is small.
@@ -135,7 +137,7 @@ impl<'a> Plan<'a> {
         Some(costs.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), is_fused))
     }
 
-    /// Returns whether aggregation is used without a request by the option `cycle`.
+    /// Returns whether this plan uses aggregation although the option `cycle` is not `aggregation`.
     pub fn chose_aggregation(&self) -> bool {
         self.uses_aggregation && !requests_aggregation(self.options)
     }
@@ -150,10 +152,10 @@ impl<'a> Plan<'a> {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Selects the use of aggregation. If this plan does not use aggregation from the start, a slow solve may switch to
-    /// it under four conditions:
+    /// Selects the use of aggregation. If this plan does not use aggregation from the first iteration, a slow solve may
+    /// switch to aggregation under four conditions:
     /// - `cycle_is_automatic` returns true;
-    /// - the option `switch_memory` permits the memory;
+    /// - the option `switch_memory` permits the memory that aggregation needs;
     /// - `precision` is not `bf16`;
     /// - no other rank or device owns rows of the grids.
     fn aggregation(&self) -> Aggregation {
@@ -183,8 +185,8 @@ impl<'a> Plan<'a> {
     pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
         let (a, options, compute_block) = (self.a, self.options, self.inspection_setup.compute_block);
         let (levels, grids) = match self.uses_aggregation {
-            // With aggregation, there is only the first level and its grid. For a 5-point matrix, the elimination of
-            // this level produces S1.
+            // With aggregation, the setup has one level and one grid. For a 5-point matrix, the elimination of this
+            // level produces S1.
             true => (1, 1),
             false => {
                 let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
@@ -295,7 +297,7 @@ fn check_supported(options: &Options, machine: Machine) -> Result<()> {
 /// `auto` selects f64 in three cases: on small grids, for lumping other than M1 with omega = 1, and if the ratio of the
 /// largest center `center_max` to the smallest center `center_min` is above a limit. On singular systems, sweeps in f32
 /// add constant vectors by rounding. bf16 then needs up to 20 % more iterations than f64, but it is still selected,
-/// because a solve takes only 0.7 to 0.95 times as long.
+/// because a solve then takes only 0.7 to 0.95 times as long as with f64.
 ///
 /// With aggregation, `auto` selects f32.
 fn choose_storage(
@@ -389,9 +391,9 @@ fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     ))
 }
 
-/// Returns the number of levels: the option `levels`, at most the maximum of the grid. An error is returned if the
-/// factor of the coarsest system then exceeds `coarse_memory`. If the option is 0, the number is the default for a
-/// device or for the cycle; on the CPU, `coarse_memory` may require more levels.
+/// Returns the number of levels. If the option `levels` is 0, this is the default for a device or for the cycle; on the
+/// CPU, `coarse_memory` may require more levels. Otherwise, it is `levels`, but at most the number that the grid
+/// allows. Returns an error if the factor of the coarsest system then exceeds `coarse_memory`.
 fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
     let memory_limit = options.int(opt::COARSE_MEMORY) as u128;
     let max_levels = grid.max_levels();
@@ -486,7 +488,7 @@ mod tests {
         )
         .unwrap_err();
         assert_eq!(error.status(), crate::error::RRB_ERR_MEMORY);
-        // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
+        // Four levels leave 511^2 nodes. With 512 values per row, the factor needs 1.07e9 bytes, less than 2^30.
         assert!(error.to_string().ends_with("smallest feasible levels is 4"), "{error}");
     }
 }

@@ -44,7 +44,7 @@ fn call_name(function_number: f64) -> &'static str {
     }
 }
 
-/// Timeout in seconds for a rank that could not create its options.
+/// Timeout in seconds that a rank uses if it could not create its options.
 const DEFAULT_TIMEOUT: f64 = 60.0;
 
 /// Options that may differ between ranks; they do not change results.
@@ -52,15 +52,16 @@ const RANK_OPTIONS: [i32; 7] =
     [opt::THREADS, opt::VERBOSITY, opt::MEMORY, opt::DEVICE, opt::LEADING_DIMENSION, opt::COMM_TIMEOUT, opt::LOG];
 
 /// Number of values that must be equal on all ranks. Each rank sends every value and its negative, and the exchange
-/// returns the maxima. The maximum of the negatives is minus the minimum; the value is equal if minimum = maximum.
+/// returns the maxima. The maximum of the negatives is the negative of the minimum. A value is equal on all ranks if
+/// its minimum equals its maximum.
 const EQUAL_VALUES: usize = 6;
-/// Indices of some of the values. All values are: number of the call, function, two halves of the hash of the options,
-/// handle number, and whether there are corner couplings.
+/// Indices of some of these values. The values are, in this order: number of the call, function, two halves of the hash
+/// of the options, handle number, and whether there are corner couplings.
 const FUNCTION_INDEX: usize = 1;
 const HANDLE_INDEX: usize = 4;
 const HAS_CORNERS_INDEX: usize = EQUAL_VALUES - 1;
-/// Number of values that a rank sends at the beginning of a call. The last two values are 1 if this rank has a monitor
-/// and 0 otherwise, and minus the status of this rank.
+/// Number of values that a rank sends at the beginning of a call. The second to last value is 1 if this rank has a
+/// monitor, otherwise 0. The last value is the negative of the status of this rank.
 const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 
 /// Data of a handle whose domain is distributed among ranks.
@@ -69,8 +70,8 @@ pub struct Ranks {
     boxes: FallibleArc<Boxes>,
     /// Exchange at the beginning of a call.
     opening_exchange: MaximumOverRanks,
-    /// Exchange of the status at the end of a call, of the number of the rank that reports an error, and of other
-    /// values of which all ranks need the maximum.
+    /// Exchange that returns maxima over all ranks: of the status at the end of a call, of the number of the rank that
+    /// reports an error, and of other values.
     closing_exchange: MaximumOverRanks,
     /// Exchange of the stop requests of the monitors.
     stop_exchange: MaximumOverRanks,
@@ -217,10 +218,14 @@ impl Ranks {
     }
 
     /// Begins a collective call of `function`, or a factorization if `function` is `None`. `has_corners` states whether
-    /// this rank passed corner couplings; it is `None` if the call has no matrix, or this rank no boxes. `has_monitor`
-    /// states whether this rank has a monitor. `own_error` is the error of this rank, if it has one. Returns whether
-    /// the matrix has corner couplings, which a rank without boxes does not know. Returns an error on all ranks if any
-    /// rank has an error, or if the calls, the options or the presence of corner couplings differ.
+    /// this rank passed corner couplings. `has_corners` is `None` if the call has no matrix, or if this rank has no
+    /// boxes. `has_monitor` states whether this rank has a monitor. `own_error` is the error of this rank, if it has
+    /// one. Returns whether the matrix has corner couplings, which a rank without boxes does not know before.
+    ///
+    /// Returns an error on all ranks in these cases:
+    /// - any rank has an error;
+    /// - the calls or the options of the ranks differ;
+    /// - some ranks with boxes passed corner couplings, and others did not.
     pub fn begin_call(
         &mut self,
         function: Option<Function>,
@@ -443,8 +448,8 @@ impl Ranks {
         }
     }
 
-    /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores, and sets the nodes outside
-    /// all boxes. `box_arrays` contains center, east, north and, with 9 points, both corner arrays. Collective.
+    /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores, and sets the matrix at nodes
+    /// outside all boxes. `box_arrays` contains center, east, north and, with 9 points, both corner arrays. Collective.
     pub fn spread_matrix(&mut self, box_arrays: &[Vec<BoxInput>]) -> Result<()> {
         match (&mut self.box_transfer, &mut self.matrix_rows) {
             (Some(transfer), rows) => {
@@ -514,8 +519,8 @@ impl Ranks {
         let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
         let row_view = |k: usize| GridArray::of_rows(MATRIX_ARRAY_NAMES[k], matrix_rows.array(k), grid, first_row);
         // The matrix is needed only if a solve continues with CG in double precision (`Rrb::solve_over_ranks`). Only
-        // solves with 5-point matrices continue in this way. The matrix is not passed if a single rank has all rows,
-        // because the factorization then contains the matrix. It is not passed either if this rank does not compute.
+        // solves with 5-point matrices continue in this way. The matrix is not passed in two cases: if a single rank
+        // has all rows, because the factorization then contains the matrix, and if this rank does not compute.
         let a = (!uses_arrays_in_place && !leaves_work_to_root).then(|| StencilView {
             grid,
             center: row_view(0),

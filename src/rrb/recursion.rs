@@ -3,8 +3,8 @@
 //!
 //! The recursion grids are the grids that remain after every `spacing`-th level. Let A_k be the matrix on the k-th
 //! recursion grid. A_k results from the eliminations of all earlier levels, and still has the couplings that the later
-//! levels drop. M_k is the preconditioner that the later levels form. The V-cycle uses M_k^-1 g as the solution of A_k
-//! u = g. A recursive cycle instead runs `steps` inner iterations with the preconditioner M_k (Axelsson and
+//! levels drop. M_k is the preconditioner that the later levels form. The V-cycle uses M_k^-1 g as the solution of
+//! A_k u = g. A recursive cycle instead runs `steps` inner iterations with the preconditioner M_k (Axelsson and
 //! Vassilevski, SIAM J. Numer. Anal. 27, 1990; Notay and Vassilevski, Numer. Linear Algebra Appl. 15, 2008;
 //! docs/theory/rrb.md, recursive cycles).
 //!
@@ -19,7 +19,8 @@
 //!     k     beta = -<z, A_k d> / <d, A_k d>, alpha = <d, r> / <d, A_k d>: flexible CG, nonlinear in r
 //! ```
 //!
-//! The factorization estimates the bounds with conjugate gradients on A_k, beginning with the deepest recursion.
+//! The factorization estimates the bounds `low` and `high` with conjugate gradients on A_k, beginning with the deepest
+//! recursion.
 
 use crate::krylov::spectrum::lanczos_extremes;
 use crate::options::limits::{AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_MIN_CONDITION};
@@ -47,7 +48,7 @@ pub struct Cycle {
     pub spacing: usize,
     /// Number of inner iterations per recursion.
     pub steps: usize,
-    /// Whether [`choose_kind`] may select AMLI for coefficients with jumps, too.
+    /// Whether [`choose_kind`] may select AMLI also for coefficients with jumps.
     pub allows_jumps: bool,
 }
 
@@ -115,7 +116,7 @@ impl Recursion {
     pub const V: Self = Self { kind: CycleKind::V, steps: 1, bounds: [EXACT_BOUNDS; MAX_SECTIONS] };
 }
 
-/// Eigenvalue bounds for A_k = M_k, with the margin of `bounds_with_margin`.
+/// Eigenvalue bounds for A_k = M_k: the eigenvalue 1, with the margin that `bounds_with_margin` adds.
 const EXACT_BOUNDS: Bounds = Bounds { low: 1.0, high: UPPER_MARGIN };
 
 /// Vectors of a recursion grid.
@@ -323,8 +324,8 @@ pub fn estimate_bounds(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, 
         Some((smallest_ritz_value, new_ritz_value)) if smallest_ritz_value > 0.0 && new_ritz_value.is_finite() => {
             bounds_with_margin(smallest_ritz_value, new_ritz_value)
         }
-        // There were fewer than two steps, because there is a single node or no level drops couplings; or the estimate
-        // is not positive or overflows.
+        // Either there were fewer than two steps, because there is a single node or because no level drops couplings.
+        // Or the estimate is not positive, or has overflowed.
         _ => EXACT_BOUNDS,
     }
 }
@@ -355,7 +356,7 @@ impl Recursion {
         self.bounds[k].condition()
     }
 
-    /// Returns the largest condition number of all recursions.
+    /// Returns the largest ratio high / low of all recursions.
     pub fn worst_condition(&self) -> f64 {
         (0..MAX_SECTIONS).map(|k| self.condition(k)).fold(1.0, f64::max)
     }
@@ -364,8 +365,8 @@ impl Recursion {
 /// Estimates the bounds at every recursion, deepest first, and selects the kind if `cycle.kind` is `None`.
 ///
 /// Only the threads that work on a section receive the bounds of this section. `deeper_sections_condition` is the
-/// largest condition number of recursions on coarser grids, which are not among the sections of `s`; 1 if there are
-/// none.
+/// largest condition number of those recursions on coarser grids that are not among the sections of `s`; 1 if there are
+/// no such recursions.
 pub fn prepare_recursion(s: &mut dyn CycleSteps, cycle: &Cycle, deeper_sections_condition: f64) -> Recursion {
     let recursions = s.recursions();
     let kind = cycle.kind.unwrap_or(CycleKind::Amli);
@@ -384,8 +385,8 @@ pub fn prepare_recursion(s: &mut dyn CycleSteps, cycle: &Cycle, deeper_sections_
         if kind != CycleKind::Amli || !s.takes_part(k) {
             continue;
         }
-        // If V is selected at a section, finer sections need no bounds. Only the threads of the deeper section know the
-        // selection; `any_thread` reports it to all threads of section k.
+        // If V is selected because of a deeper section, section k and finer sections need no bounds. Only the threads
+        // of the deeper section know this selection; `any_thread` reports the selection to all threads of section k.
         if cycle.kind.is_none() && s.any_thread(k, deeper_condition > condition_limit) {
             deeper_condition = f64::INFINITY;
             continue;
@@ -433,8 +434,8 @@ mod tests {
         assert_eq!(relative_cost(CycleKind::Amli, 2, 2, 7, 3), f64::from(49 + 2 * (9 + 5)) / f64::from(49 + 9 + 5));
     }
 
-    /// Sections of four unknowns with M = I and a diagonal A. An application of a section does not change z; z is zero
-    /// in deeper sections.
+    /// Sections of four unknowns with M = I and a diagonal A. The sweeps of a section do not change z of this section,
+    /// and z is zero in deeper sections.
     struct Diagonals {
         diagonals: [[f64; 4]; 4],
         vectors: [[[f64; 4]; 5]; 4],

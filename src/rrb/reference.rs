@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// Finds the runs of nodes in singular components on the whole grid. If CG runs on S1, also finds the black nodes
-    /// of these components; each black node is a run of one node.
+    /// Lists the nodes of singular components on the whole grid as runs of consecutive nodes in a row. If CG runs on
+    /// S1, also lists the black nodes of these components, each as a run of one node.
     fn find_singular(&mut self, vectors: &Workspace, components: &Components) -> Result<()> {
         let Workspace { chunks, lines, .. } = vectors;
         let (nx, black_parity_of_grid, uses_schur) = (self.grid.nx, black_parity(self.grid), self.uses_schur());
@@ -135,9 +135,9 @@ impl State {
         })
     }
 
-    /// Initializes the matrix of the first grid with A. `Setup::compensates_positive_couplings` moves positive
-    /// couplings to the diagonal: they become zero, and the row sums do not change. East and north couplings are
-    /// rounded to the storage format, unless CG runs on S1.
+    /// Initializes the matrix of the first grid with A. With `Setup::compensates_positive_couplings`, positive
+    /// couplings become zero, and are added to the centers, so that the row sums do not change. East and north
+    /// couplings are rounded to the storage format, unless CG runs on S1.
     fn start_levels(&mut self, setup: &Setup) {
         let uses_schur = self.uses_schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
@@ -207,7 +207,7 @@ impl State {
         )
     }
 
-    /// Returns row c of S1 v or of A v, depending on the matrix on which CG runs.
+    /// Returns row c of S1 v if CG runs on S1, and otherwise row c of A v.
     fn multiply_system_row(&self, v: &[f64], c: usize) -> f64 {
         if !self.uses_schur() {
             return self.multiply_row(v, c);

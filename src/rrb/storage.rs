@@ -4,9 +4,10 @@
 //! exponent range of the format then covers the ratios of the entries.
 //!
 //! The factorization rounds each coupling and adds the rounding error to the diagonal entries of both nodes. In row-sum
-//! form (diagonal = row sum - sum of couplings), this requires no computation: the row sum is left unchanged. Row sums
-//! are therefore preserved, and rounding changes M by a relative amount of at most the unit roundoff of the format in
-//! the energy norm. These formats also store a pivot d as its row sum s; sweeps compute d = s - sum(a).
+//! form (diagonal = row sum - sum of couplings), this requires no computation, because the stored row sum does not
+//! change. Row sums are therefore preserved, and rounding changes M by a relative amount of at most the unit roundoff
+//! of the format in the energy norm. These formats also store a pivot d as its row sum s; sweeps compute
+//! d = s - sum(a), where sum(a) is the sum of the kept couplings.
 
 /// Storage format of the numbers of M.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,18 +6,20 @@
 //! scaled A_b is a polynomial in the commuting matrices tridiag(1, 0, 1) of the three directions, so that
 //!
 //! ```text
-//! A_b = D S Lambda S^-1 D^-1,   S = sine transforms,   S_pq = sin(p q pi / (b + 1)),   S^-1 = 2 / (b + 1) S,
+//! A_b = D S Lambda S^-1 D^-1,   S = sine transforms,   S_pq = sin(p q pi / (n + 1)),   S^-1 = 2 / (n + 1) S,
 //! Lambda = sum over a, b, c in {0, 1} of t(a, b, c) (2 cos p pi/(bx+1))^a (2 cos q pi/(by+1))^b (2 cos r pi/(bz+1))^c
 //! ```
 //!
-//! where D is the scaling, t is the scaled stencil and (p, q, r) = 1 .. (bx, by, bz) are the indices of the diagonal
-//! entries of Lambda. A 7-point stencil with entries l and u at the offsets -1 and 1 of a direction, where l u > 0, has
-//! the scaling d = sqrt(l / u) in this direction. Stencils of finite elements and of the Mehrstellen scheme have d = 1.
-//! A dense inverse is used if the stencil has no such scaling, or if the scaling is ill-conditioned on a block.
+//! where D is the scaling, and t is the scaled stencil. The diagonal entries of Lambda have the indices p, q and r,
+//! which count from 1 to bx, by and bz. For a transform along x, y or z, n is bx, by or bz. A 7-point stencil with
+//! entries l and u at the offsets -1 and 1 of a direction, where l u > 0, has the scaling d = sqrt(l / u) in this
+//! direction. Stencils of finite elements and of the Mehrstellen scheme have d = 1. A dense inverse is used if the
+//! stencil has no such scaling, or if the scaling is ill-conditioned on a block.
 
 use crate::error::{Error, Result, collected, zeroed};
 
-/// Stencil entries by offset: `entries[(c+1)*9 + (b+1)*3 + a+1]` is the coefficient of u at (i + a, j + b, k + c).
+/// Stencil entries by offset: `entries[(c+1)*9 + (b+1)*3 + a+1]` is the coefficient of u at (i + a, j + b, k + c) in
+/// the equation of cell (i, j, k).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stencil {
     /// All 27 entries; entries outside the stencil are zero.
@@ -95,8 +97,8 @@ pub struct SeparableStencil {
 }
 
 impl SeparableStencil {
-    /// Converts `stencil` to this form, or returns `None` if it has no such form or if a scaled entry overflows. Mirror
-    /// entries that differ by rounding are replaced by their mean.
+    /// Converts `stencil` to this form. Returns `None` if the stencil has no such form, or if a scaled entry overflows.
+    /// Mirror entries that differ by rounding are replaced by their mean.
     pub fn of(stencil: &Stencil) -> Option<Self> {
         let mirror_entries = |a: i64, b: i64, c: i64| (stencil.entry(-a, -b, -c), stencil.entry(a, b, c));
         let rounding_limit = ROUNDING_TOLERANCE * stencil.norm1();
@@ -149,13 +151,15 @@ impl SeparableStencil {
         Some(Self { scaling, even_entries, norm1: stencil.norm1() })
     }
 
-    /// Returns the condition number of D on a block: the product of max(d, 1/d)^(b-1) over the directions.
+    /// Returns the condition number of D on a block: the product of max(d, 1/d)^(n-1) over the directions, where n is
+    /// the number of cells of the block in a direction.
     pub fn scaling_condition(&self, shape: BlockShape) -> f64 {
         (0..3).map(|d| self.scaling[d].max(1.0 / self.scaling[d]).powi(shape[d] as i32 - 1)).product()
     }
 
-    /// Computes Lambda^-1 times the factors 2 / (b + 1) of the three inverse transforms, at `(r*by + q)*bx + p`, where
-    /// p, q and r count from 0. Returns an error if the block is singular.
+    /// Computes the reciprocals of the diagonal entries of Lambda, times the factors 2 / (n + 1) of the three inverse
+    /// transforms (n = bx, by and bz). Entry (p, q, r), counted from 0, is at index `(r*by + q)*bx + p`. Returns an
+    /// error if the block is singular.
     pub fn reciprocals(&self, shape: BlockShape) -> Result<Vec<f64>> {
         let [bx, by, bz] = shape;
         let cosine = |p: usize, b: usize| 2.0 * cos_pi(p + 1, b + 1);
@@ -178,7 +182,8 @@ impl SeparableStencil {
         Ok(values)
     }
 
-    /// Computes the diagonals of D^-1 and D on a block, at `(k*by + j)*bx + i`; returns `None` if D is the identity.
+    /// Computes the diagonals of D^-1 and D on a block. The entry of cell (i, j, k) is at index `(k*by + j)*bx + i`.
+    /// Returns `None` if D is the identity.
     pub fn scalings(&self, shape: BlockShape) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
         if self.scaling == [1.0; 3] {
             return Ok(None);
@@ -244,8 +249,8 @@ fn assemble_block(stencil: &Stencil, shape: BlockShape) -> Result<Vec<f64>> {
     Ok(matrix)
 }
 
-/// Computes the dense inverse of the block of a shape, stored by rows. Returns an error if the block is singular. Cost:
-/// 2 n^3 flops for n = bx by bz.
+/// Computes the inverse of A_b for a block of this shape, as a dense matrix stored by rows. Returns an error if A_b is
+/// singular. The cost is 2 n^3 flops, where n is the number of cells of the block.
 pub fn dense_inverse(stencil: &Stencil, shape: BlockShape) -> Result<Vec<f64>> {
     let n: usize = shape.iter().product();
     let mut a = assemble_block(stencil, shape)?;
@@ -374,7 +379,7 @@ mod tests {
             strong_convection.scaling_condition([8; 3]) > MAX_PERMITTED_SCALING_CONDITION
                 && strong_convection.scaling_condition([2; 3]) < MAX_SCALING_CONDITION
         );
-        // A stencil whose even part overflows has no form.
+        // `SeparableStencil::of` returns `None` if the even part of the stencil overflows.
         let mut overflowing = [0.0; 27];
         (overflowing[13], overflowing[26]) = (1e151, -1e-5);
         for (lower, upper) in [(12, 14), (10, 16), (4, 22)] {

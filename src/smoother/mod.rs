@@ -35,9 +35,9 @@ use crate::smoother::steps::{
     SweepParameters, SweepResult, WorkDivision,
 };
 
-/// Executes the sweeps of one call, after a check of the input if `parameters.check_input` is set. Input that is not
-/// finite, a callback that requests a stop, or a norm that overflows ends the call early. All backends use this
-/// function.
+/// Executes the sweeps of one call. If `parameters.check_input` is set, first searches u and f for values that are not
+/// finite. Such a value, a callback that requests a stop, or an unusable norm (`is_unusable`) ends the call early. All
+/// backends use this function.
 pub fn run_sweeps(steps: &mut dyn SmootherSteps, parameters: &SweepParameters) -> SweepResult {
     let mut result = SweepResult::default();
     if parameters.check_input {
@@ -71,7 +71,8 @@ pub fn run_sweeps(steps: &mut dyn SmootherSteps, parameters: &SweepParameters) -
 }
 
 /// Fills the ghost cells, computes the norm of the residual, and stores this norm in `result`. Unless the norm is
-/// unusable, reports norm / initial norm to the monitor. Sets `result.stop_requested` if a callback requests a stop.
+/// unusable (`is_unusable`), reports norm / initial norm to the monitor. Sets `result.stop_requested` if a callback
+/// requests a stop.
 fn compute_and_report_norm(steps: &mut dyn SmootherSteps, parameters: &SweepParameters, result: &mut SweepResult) {
     steps.exchange_ghosts();
     result.stop_requested = steps.fill_ghosts(RESIDUAL_SWEEP);
@@ -88,12 +89,13 @@ fn compute_and_report_norm(steps: &mut dyn SmootherSteps, parameters: &SweepPara
 
 /// Norms below 2^-480 are recomputed with scaled residuals. For larger norms, underflow of squares is harmless: the sum
 /// of squares is at least 2^-960, and 2^40 squares that underflow change this sum by at most 2^-1035, which is below
-/// its rounding error.
+/// the rounding error of the sum.
 const SMALL_NORM: f64 = f64::from_bits((1023 - 480) << 52);
-/// Scale for small norms, 2^600. Squares of residuals are then in the normal range, even for the smallest positive
-/// number, 2^-1074.
+/// Factor by which residuals are multiplied if the norm is small: 2^600. The square of a scaled nonzero residual is
+/// then in the normal range, even if the residual is the smallest positive number, 2^-1074.
 const SCALE_UP: f64 = f64::from_bits((1023 + 600) << 52);
-/// Scale for large norms, 2^-600. The sum of 2^40 squares of residuals up to 2^1024 then does not overflow.
+/// Factor by which residuals are multiplied if the norm is infinite: 2^-600. For residuals up to 2^1024, the sum of
+/// 2^40 squares of scaled residuals does not overflow.
 const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
 
 /// Computes ||f - A u||_2. If the norm is below `SMALL_NORM` or infinite, a second pass with scaled residuals prevents
@@ -121,10 +123,10 @@ pub fn relative_norm(norm: f64, initial_norm: f64) -> f64 {
     if initial_norm == 0.0 { 0.0 * norm } else { norm / initial_norm }
 }
 
-/// Number that the ghost function receives instead of a sweep number before the computation of a residual.
+/// Value that the ghost function receives instead of a sweep number, if the ghost cells are filled for a residual.
 const RESIDUAL_SWEEP: i32 = -1;
 
-/// Copies the values of ghost cells from the patches that cover them.
+/// Copies to each ghost cell that another patch covers the value from that other patch.
 pub fn exchange_ghosts(steps: &mut dyn SmootherSteps, _: &SweepParameters) -> SweepResult {
     steps.exchange_ghosts();
     SweepResult::default()
@@ -136,7 +138,8 @@ pub fn compute_residual(steps: &mut dyn SmootherSteps, parameters: &SweepParamet
     let stop_requested = steps.fill_ghosts(RESIDUAL_SWEEP);
     let residual_norm = compute_norm(steps);
     let has_overflow = is_unusable(residual_norm, parameters);
-    // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
+    // u and f are searched for values that are not finite only after an overflow, so finite input needs no additional
+    // pass.
     let nonfinite_cell = if has_overflow && parameters.check_input { steps.find_nonfinite_cell() } else { None };
     SweepResult { stop_requested, residual_norm, nonfinite_cell, has_overflow, ..SweepResult::default() }
 }
@@ -156,9 +159,9 @@ struct BackendParameters {
     uses_transforms: bool,
 }
 
-/// Selects the backend for the given numbers of threads and devices. `auto` selects a device only if the option
-/// `memory` states that the patches are in device memory. For patches in host memory, the copies would take longer than
-/// a few sweeps, and the number of sweeps is not known here.
+/// Selects the backend for the given numbers of threads and devices. With `backend=auto`, a device is selected only if
+/// the option `memory` states that the patches are in device memory. For patches in host memory, the copies to and from
+/// the device would take longer than a few sweeps, and the number of sweeps is not known here.
 pub fn choose_machine(options: &Options, threads: usize, devices: i32) -> Machine {
     Machine::new(options, threads, devices, options.is(opt::MEMORY, Memory::Device))
 }
@@ -182,7 +185,7 @@ pub struct Smoother {
 impl Smoother {
     /// Sets new patches and computes the inverses of their blocks. The memory and the inverses of `previous` are
     /// reused, unless the machine or the kind of the inverses (dense, or sine transforms) has changed. `previous` must
-    /// have the same stencil and the same block. `stream` is the caller's CUDA stream; 0 selects the stream of the
+    /// have the same stencil and the same block size. `stream` is the caller's CUDA stream; 0 selects the stream of the
     /// handle.
     pub fn set_patches(
         previous: Option<Self>,
@@ -228,8 +231,8 @@ impl Smoother {
         Ok(smoother)
     }
 
-    /// Adds inverses to the backend: for each shape of the blocks of this partition, unless the backend already has the
-    /// inverse.
+    /// Adds to the backend the inverse for each shape that blocks of this partition have. Inverses that the backend
+    /// already has are not computed.
     fn add_inverses(&mut self, partition: BlockPartition) -> Result<()> {
         let Some(patch_system) = self.backend.patch_system() else { return Ok(()) };
         let mut missing_shapes: Vec<(BlockShape, usize, [usize; 3])> = Vec::new();
@@ -325,7 +328,7 @@ impl Smoother {
         Ok(result)
     }
 
-    /// Copies the values of ghost cells from the patches that cover them.
+    /// Copies to each ghost cell that another patch covers the value from that other patch.
     pub fn exchange_ghosts(
         &mut self,
         arrays: &mut dyn PatchArrays,
@@ -443,8 +446,8 @@ impl Core for Smoother {
         }
     }
 
-    /// Computes the inverses of the plain partition and, with the option `stagger`, of the staggered partition.
-    /// Allocates the data that the method needs in addition to u and f.
+    /// Computes the inverses of the blocks of the plain partition and, with the option `stagger`, of the staggered
+    /// partition. Allocates the data that the method needs in addition to u and f.
     fn apply_options(&mut self, options: &Options) -> Result<()> {
         let is_staggered = options.int(opt::STAGGER) != 0;
         self.add_inverses(BlockPartition { uses_overlap: self.uses_overlap, ..BlockPartition::new(self.block) })?;
@@ -476,8 +479,9 @@ fn check_memory(options: &Options, machine: Machine) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether sine transforms apply the inverses of the blocks. Returns an error if `block_solver =
-/// fast_diagonalization` is set, but the stencil has no well-conditioned scaling.
+/// Returns whether sine transforms apply the inverses of the blocks. `form` is the form of the stencil that sine
+/// transforms need, or `None` if the stencil has no such form. Returns an error if `block_solver=fast_diagonalization`
+/// is set, but the stencil has no such form, or its scaling is ill-conditioned.
 fn choose_transforms(options: &Options, form: Option<&SeparableStencil>, block: BlockShape) -> Result<bool> {
     match options.choice(opt::BLOCK_SOLVER) {
         BlockSolver::Dense => Ok(false),

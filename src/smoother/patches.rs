@@ -3,8 +3,8 @@
 //! boundaries into other patches, the blocks and their colours are the same.
 //!
 //! Array layout: for a patch of nx x ny x nz cells, the values of cell (i, j, k), counted from the first cell of the
-//! patch, are `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]` and `f[(k*ny + j)*nx + i]`. Ghost cells, which only `u` has, have
-//! an index -1 or nx in x, and accordingly in y and z.
+//! patch, are `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]` and `f[(k*ny + j)*nx + i]`. Only `u` has ghost cells. These are
+//! the cells with i = -1 or nx, j = -1 or ny, or k = -1 or nz.
 
 use crate::error::{Error, Location, RRB_ERR_ARGUMENT, Result, collected, push, reserve, zeroed};
 
@@ -68,7 +68,7 @@ impl Patch {
 pub struct BlockPartition {
     /// Cells of a block per direction, 1 to 8.
     pub block: [usize; 3],
-    /// Blocks begin at multiples of `block` plus `shift`, in cells.
+    /// Blocks begin at the global indices m * `block` + `shift`, for all integers m.
     pub shift: [i64; 3],
     /// Whether a block that the edge of the patch would truncate is shifted inwards instead (the method of Rodriguez et
     /// al.). If the patch is shorter than a block, the block has the length of the patch.
@@ -85,7 +85,7 @@ pub struct Segment {
 }
 
 impl BlockPartition {
-    /// Returns the partition with blocks at multiples of `block`; the edges of the patch truncate blocks.
+    /// Returns the partition whose blocks begin at multiples of `block`. The edges of a patch truncate blocks.
     pub fn new(block: [usize; 3]) -> Self {
         Self { block, shift: [0; 3], uses_overlap: false }
     }

@@ -1,4 +1,5 @@
-//! Block relaxation as plain loops with dense inverses on one thread. The other backends are tested against this one.
+//! Block relaxation as plain loops with dense inverses on one thread. The tests compare the other backends with this
+//! backend.
 
 use crate::base::engine::Engine;
 use crate::error::{Error, Result, push, reset};

@@ -12,7 +12,8 @@ pub enum Inverse {
     Dense(Vec<f64>),
     /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1 (see `block_inverse`).
     SineTransforms {
-        /// 1 / Lambda times the factors 2 / (b + 1) of the inverse transforms; x is the fastest index.
+        /// Reciprocals of the diagonal entries of Lambda, times the factors 2 / (n + 1) of the inverse transforms. For
+        /// each direction, n is the number of cells of the block. The index in x varies fastest.
         reciprocals: Vec<f64>,
         /// Diagonals of D^-1 and D; `None` if D is the identity.
         scalings: Option<(Vec<f64>, Vec<f64>)>,
@@ -95,7 +96,7 @@ pub trait SmootherSteps {
     /// Returns the first value that is not finite. The values are ordered by patch, then by array (u without ghost
     /// cells, then f), then by cell.
     fn find_nonfinite_cell(&mut self) -> Option<NonfiniteCell>;
-    /// Copies the values of ghost cells from the patches that cover them.
+    /// Copies to each ghost cell that another patch covers the value from that other patch.
     fn exchange_ghosts(&mut self);
     /// Calls the caller's ghost function, if any, with the sweep number `sweep`. The ghost function fills the ghost
     /// cells that no patch covers. Returns true if the ghost function requests a stop, or if a step has failed.
@@ -120,9 +121,10 @@ pub trait SmootherSteps {
     /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
     /// `smoother::compute_norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
     fn compute_residual_norm(&mut self, scale: f64) -> f64;
-    /// Returns whether a monitor requests the residuals.
+    /// Returns whether there is a monitor, which receives the relative residual after each sweep.
     fn has_monitor(&self) -> bool;
-    /// Passes a residual to the monitor; returns true if the monitor requests a stop, or if a step has failed.
+    /// Passes the number of completed sweeps and the relative residual to the monitor. Returns true if the monitor
+    /// requests a stop, or if a step has failed.
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
     /// Copies u to the caller's arrays, if the current values are in other arrays.
     fn store_result(&mut self);
@@ -133,7 +135,7 @@ pub trait SmootherSteps {
 pub struct SweepResult {
     /// Number of completed sweeps.
     pub sweeps: usize,
-    /// Whether the caller's function or the monitor requested a stop.
+    /// Whether the ghost function or the monitor requested a stop.
     pub stop_requested: bool,
     /// First value of the input that is not finite, if one was found. In this case, no sweep was executed.
     pub nonfinite_cell: Option<NonfiniteCell>,
@@ -189,7 +191,8 @@ pub trait Callbacks {
     fn fill_ghosts(&mut self, sweep: i32, u: &[*mut f64]) -> bool;
     /// Returns whether there is a monitor.
     fn has_monitor(&self) -> bool;
-    /// Passes a residual to the monitor; returns true if the monitor requests a stop.
+    /// Passes the number of completed sweeps and the relative residual to the monitor. Returns true if the monitor
+    /// requests a stop.
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
 }
 
@@ -211,7 +214,7 @@ pub trait SmootherBackend: Engine {
     fn has_inverse(&self, shape: BlockShape) -> bool;
     /// Returns the number of stored inverses.
     fn inverse_count(&self) -> usize;
-    /// Stores an inverse, which remains valid when the patches change.
+    /// Stores the inverse for blocks of this shape. The inverse remains valid when the patches change.
     fn add_inverse(&mut self, shape: BlockShape, inverse: Inverse) -> Result<()>;
     /// Replaces the patches; memory is reallocated only if it is too small.
     fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()>;

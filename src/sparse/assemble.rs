@@ -11,7 +11,7 @@ use crate::error::{Error, Location, RRB_ERR_NOT_FINITE, Result, reserve, zeroed}
 const INDEX_ALLOCATION: &str = "indices of entries";
 const VALUE_ALLOCATION: &str = "values of a matrix";
 
-/// A matrix, and for each of the caller's values, the index of the entry to which it is added.
+/// A matrix whose values are set from the values of the caller's entries.
 pub struct AssembledMatrix<I> {
     pub csr: Csr<I>,
     /// For each of the caller's values, the index of its entry in `csr.val`. `None` if the caller's values have the
@@ -21,8 +21,8 @@ pub struct AssembledMatrix<I> {
     pub input_count: usize,
 }
 
-/// Function that calls its argument with row and column of each entry, in the caller's order. All calls visit the same
-/// entries.
+/// Function that calls its argument with row and column of each entry, in the caller's order. Every call of the
+/// function visits the same entries.
 pub trait EntryVisitor: Fn(&mut dyn FnMut(usize, usize)) {}
 impl<F: Fn(&mut dyn FnMut(usize, usize))> EntryVisitor for F {}
 
@@ -65,7 +65,8 @@ impl<I: Index> AssembledMatrix<I> {
         self.entry_positions.as_deref()
     }
 
-    /// Sets the values of all entries, in the caller's order. After an error, the values are unchanged.
+    /// Sets the values of all entries from `values`, which are in the order of the caller's entries. Adds the values of
+    /// duplicates. After an error, the values of the matrix are unchanged.
     pub fn set_values(&mut self, values: impl Iterator<Item = f64>) -> Result<()> {
         let Some(entry_positions) = &self.entry_positions else {
             self.csr.val.iter_mut().zip(values).for_each(|(target, value)| *target = value);
@@ -201,7 +202,8 @@ impl<I: Index> Triplets<I> {
         })
     }
 
-    /// Returns a function. Called with `entry_count`, this function returns the next `entry_count` entries.
+    /// Returns a closure that divides the entries into consecutive ranges: each call returns the next `entry_count`
+    /// entries.
     pub fn slice_splitter<'a>(&'a mut self) -> impl FnMut(usize) -> TripletSlices<'a, I> {
         let (mut rows, mut cols, mut values) = (&mut self.rows[..], &mut self.cols[..], &mut self.values[..]);
         move |entry_count| TripletSlices {
@@ -235,9 +237,9 @@ impl<I: Index> Triplets<I> {
         Ok(matrix)
     }
 
-    /// Builds the matrix of these entries. If `mirror_factor` is set, each off-diagonal entry a_ij also contributes its
-    /// mirror image, `mirror_factor` * a_ij at (j, i). Frees each array as soon as possible, so that reading a file
-    /// needs little more memory than the matrix.
+    /// Builds the matrix of these entries. If `mirror_factor` is set, adds a mirror image of each off-diagonal entry
+    /// a_ij: an entry at (j, i) with the value `mirror_factor` * a_ij. Frees each array as soon as possible, so that
+    /// reading a file needs little more memory than the matrix.
     pub fn into_csr(
         self,
         rows: usize,
@@ -290,8 +292,8 @@ impl<I: Index> Triplets<I> {
 /// Reason why the entries cannot be assembled.
 pub enum AssemblyError {
     Library(Error),
-    /// The duplicates at one position have no finite sum. `last_duplicate` is the index of the last duplicate in the
-    /// input, `position` its row and column in the input, and `sum` the sum of the duplicates.
+    /// The sum of the duplicates at one position is not finite. `last_duplicate` is the index in the input of the last
+    /// of these entries, `position` is its row and column in the input, and `sum` is the sum of the duplicates.
     InfiniteSum {
         last_duplicate: usize,
         position: [usize; 2],
@@ -329,7 +331,7 @@ fn merge_duplicates<I: Index, N: Index>(
             let sum = duplicates.iter().fold(-0.0, |sum, &(_, n)| sum + factor_of(n) * values[n.to_usize() / 2]);
             let (j, last_duplicate) = duplicates[duplicates.len() - 1];
             if !sum.is_finite() {
-                // Position in the input: for a mirror image, row and column are exchanged.
+                // Position in the input: if the last duplicate is a mirror image, row and column are exchanged.
                 let position =
                     if last_duplicate.to_usize().is_multiple_of(2) { [i, j.to_usize()] } else { [j.to_usize(), i] };
                 return Err(AssemblyError::InfiniteSum {

@@ -11,8 +11,8 @@ use crate::sparse::{AnyCsr, Matrix, Stored};
 #[derive(Clone, Copy)]
 pub struct Operator<'a> {
     pub a: &'a dyn Stored,
-    /// A^T for products with A^T: a copy of A^T, or `a` itself if A is symmetric. `None`: products with A^T are
-    /// computed from the arrays of `a`.
+    /// The matrix for products with A^T: a copy of A^T, or `a` itself if A is symmetric. If it is `None`, products with
+    /// A^T are computed from the arrays of `a`.
     pub transposed: Option<&'a dyn Stored>,
 }
 
@@ -37,7 +37,7 @@ pub struct Preconditioning {
     pub omega: f64,
     /// ic0 factorizes A + shift diag(A). A negative value selects the first shift without a nonpositive pivot.
     pub shift: f64,
-    /// Highest power of D^-1 U and L D^-1 in the Neumann series.
+    /// Highest power of D^-1 U and of L D^-1 in the Neumann series, with A = L + D + U.
     pub series_order: usize,
     /// Degree of the Chebyshev polynomial in D^-1 A.
     pub degree: usize,
@@ -114,12 +114,12 @@ pub struct Setup<'a> {
 pub struct SetupResult {
     /// Shift that ic0 used.
     pub shift: f64,
-    /// Row and value of the nonpositive pivot without a shift; `None` if ic0 needed no shift.
+    /// Row and value of the nonpositive pivot for which ic0 needed a shift; `None` if ic0 needed no shift.
     pub nonpositive_pivot: Option<(usize, f64)>,
-    /// Number of levels in triangular solves or sweeps (level scheduling; Saad 2003, section 11.6), otherwise 0. A
-    /// level consists of groups of rows that are independent of one another.
+    /// Number of levels in triangular solves or sweeps (level scheduling; Saad 2003, section 11.6); 0 if there are
+    /// neither. A level consists of groups of rows. The groups of a level are independent of one another.
     pub level_count: usize,
-    /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`, otherwise 0.
+    /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`; 0 in all other cases.
     pub colour_count: usize,
     /// Number of aggregates of multigrid that were reused from the previous matrix.
     pub reused_aggregate_count: usize,
@@ -168,10 +168,12 @@ pub trait SparseBackend: Engine + Send {
     /// Computes the product that `operand` describes, with at most `threads` threads. With `checks_input`, returns an
     /// error if x is on a device and contains NaN or infinity.
     fn multiply(&mut self, operand: ProductOperand, arrays: Arrays, checks_input: bool, threads: usize) -> Result<()>;
-    /// Replaces the values of the matrix for products. Returns `false` and changes nothing if the backend has no such
-    /// matrix or cannot replace its values. The same applies if memory is insufficient, or if a value or a sum of
-    /// duplicates is not finite. If an error occurs after the first value has been overwritten, the backend discards
-    /// the matrix.
+    /// Replaces the values of the matrix for products. Returns `false` and changes nothing in these cases:
+    /// - The backend has no matrix for products, or cannot replace its values.
+    /// - The memory is insufficient.
+    /// - A value or a sum of duplicates is not finite.
+    ///
+    /// If an error occurs after the first value has been overwritten, the backend discards the matrix.
     fn replace_values(&mut self, _new: NewValues) -> Result<bool> {
         Ok(false)
     }
@@ -179,7 +181,7 @@ pub trait SparseBackend: Engine + Send {
     fn has_matrix(&mut self) -> Result<bool> {
         Ok(false)
     }
-    /// Copies values from an array on the backend's device.
+    /// Copies `to.len()` values from the address `from` on the backend's device.
     fn fetch(&mut self, _from: u64, _to: &mut [f64]) -> Result<()> {
         Err(Error::Internal("the backend has no device".to_owned()))
     }

@@ -9,7 +9,8 @@ pub fn invalid_entry_error(name: &str, k: usize, requirement: impl std::fmt::Dis
     Error::at(RRB_ERR_ARGUMENT, "entry ", Location::entry(k), format!(" of {name} must {requirement}, got {value}"))
 }
 
-/// Checks that the pointers begin with the base, never decrease, and end with the number of entries plus the base.
+/// Checks that the first pointer is the index base, that no pointer is smaller than the previous one, and that the last
+/// pointer is the number of entries plus the index base.
 pub fn check_pointers(name: &str, ptr: Indices, base: i64, entry_count: usize) -> Result<()> {
     let has_32_bits = matches!(ptr, Indices::Int32(_));
     let last_index = ptr.len() - 1;
@@ -40,7 +41,8 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, entry_count: usize) -
     invalid_pointer(last_index, format!("be the number of entries + base = {expected_end}{hint}"))
 }
 
-/// Checks that row or column indices are inside the matrix.
+/// Checks that all row or column indices are at least `base` and less than `base` + `extent`. `extent` is the number of
+/// rows or columns of the matrix.
 pub fn check_indices(name: &str, indices: Indices, base: i64, extent: usize) -> Result<()> {
     let index_end = base + extent as i64;
     let Some(k) = (0..indices.len()).find(|&k| !(base..index_end).contains(&indices.get(k))) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Multicolouring: rows of the same colour are not coupled. Also sorts rows by colour, and permutes a matrix to such an
-//! order.
+//! Multicolouring: rows of the same colour are not coupled. Also contains functions that sort rows by colour and
+//! permute a matrix to this order.
 
 use crate::base::csr::{Csr, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
@@ -13,8 +13,8 @@ const ALLOCATION_NAME: &str = "colours of rows";
 pub fn colour_rows<I: Index>(a: &Csr<I>) -> Result<(Vec<I>, usize)> {
     let readers = find_earlier_readers(a)?;
     let mut colour = zeroed::<I>(a.rows(), ALLOCATION_NAME)?;
-    // For each colour, i + 1 for the last visited row i with an earlier neighbour of this colour; 0 if there is no such
-    // row.
+    // For each colour: i + 1, where i is the last visited row with an earlier neighbour of this colour. 0 if no visited
+    // row has such a neighbour.
     let mut latest_neighbour: Vec<usize> = Vec::new();
     for i in 0..a.rows() {
         let earlier_columns = a.row(i).map(|(j, _)| j).filter(|&j| j < i);
@@ -56,8 +56,9 @@ fn find_earlier_readers<I: Index>(a: &Csr<I>) -> Result<EarlierReaders<I>> {
     Ok(EarlierReaders { ptr, row })
 }
 
-/// Sorts the indices of `level`, such as row indices, by level. Within a level, the indices ascend. Returns the sorted
-/// indices, the position in them at which each level begins, and the end of the last level.
+/// Sorts the indices k of `level` by `level[k]`, for example rows by their levels. Within a level, the indices ascend.
+/// Returns two arrays. The first one contains the sorted indices. The second one contains the position in the first
+/// array at which each level begins, and as its last element the number of indices.
 pub fn sort_by_level<I: Index>(level: &[I], level_count: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted_numbers, mut level_starts) =
         (zeroed(level.len(), ALLOCATION_NAME)?, zeroed(level_count + 1, ALLOCATION_NAME)?);

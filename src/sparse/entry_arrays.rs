@@ -64,7 +64,7 @@ impl EntryArrays<'_> {
         Ok(boxed(matrix, "a matrix")?)
     }
 
-    /// Calls `add` with row and column of each entry. `matrix` has checked the arrays before.
+    /// Calls `add` with row and column of each entry. The arrays must have passed the checks of [`Self::matrix`].
     fn visit_entries(&self, add: &mut dyn FnMut(usize, usize)) {
         let index_at = |indices: Indices, k| (indices.get(k) - self.index_base) as usize;
         if self.layout == EntryLayout::Coordinates {

@@ -56,8 +56,8 @@ impl FormatRequest {
 
     /// Returns the format that moves the fewest bytes: diagonal for a diagonal matrix, otherwise csr, dia (with at most
     /// `MAX_DIAGONALS` diagonals), sell or bsr. If two formats move equally many bytes, selects the earlier one in this
-    /// list. Dia, sell and bsr must not exceed the memory limit. To compute the size of sell or bsr, the matrix must be
-    /// read. It is read only if this size may be smaller than the smallest size so far.
+    /// list. Dia, sell and bsr must not exceed the memory limit. The size of sell or bsr requires a pass over the
+    /// matrix. This pass is omitted if the size cannot be smaller than the smallest size so far.
     fn choose_smallest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(FormatKind, FormatSize)> {
         if is_diagonal(a) {
             return Ok((FormatKind::Diagonal, FormatKind::Diagonal.size(a, workers)?));

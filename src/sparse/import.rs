@@ -294,8 +294,8 @@ impl FormatArrays<'_> {
         (0..count).try_for_each(|i| sink.add_unless_zero(i, i, i))
     }
 
-    /// Checks that each of the numbers 0, ..., `number_count` - 1 occurs once in `perm`. With `allows_padding`, values
-    /// of -1 may follow.
+    /// Checks that each of the numbers 0, ..., `number_count` - 1 occurs once in `perm`. If `allows_padding` is true,
+    /// values of -1 may follow these numbers.
     fn check_permutation(&self, perm: &[i64], number_count: usize, allows_padding: bool) -> Result<()> {
         let mut has_occurred: Vec<bool> = zeroed(number_count, ALLOCATION_NAME)?;
         for (k, &index) in perm.iter().enumerate() {
@@ -319,7 +319,7 @@ struct EntrySink<'a, I> {
 }
 
 impl<I: Index> EntrySink<'_, I> {
-    /// Adds value k at (i, j).
+    /// Appends the entry (i, j) with the value `values[k]`.
     fn add(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
         let value = self.values[k];
         if !value.is_finite() {
@@ -329,7 +329,7 @@ impl<I: Index> EntrySink<'_, I> {
         Ok(())
     }
 
-    /// Adds value k at (i, j). Omits a zero, which may be padding.
+    /// Appends the entry (i, j) with the value `values[k]`, unless this value is zero. A zero may be padding.
     fn add_unless_zero(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
         if self.values[k] == 0.0 { Ok(()) } else { self.add(i, j, k) }
     }

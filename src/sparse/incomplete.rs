@@ -13,11 +13,12 @@ use crate::base::index::Index;
 use crate::error::{Error, Location, RRB_ERR_MATRIX, Result, format_number, reserve, zeroed};
 use crate::options::Preconditioner as Kind;
 
-/// First shift that is tried; each following shift is twice the previous one.
+/// First nonzero shift that is tried; each following shift is twice the previous one.
 const FIRST_SHIFT: f64 = 1e-3;
 
-/// Above this value, no larger shift is tried. The shifted diagonal then dominates all other entries, unless they
-/// exceed the diagonal entries by a factor of about 1e16, the inverse of the rounding error of f64.
+/// The search for a shift ends at the first shift above this value. The shifted diagonal then dominates the
+/// off-diagonal entries, unless these exceed the diagonal entries of A by a factor of about 1e16, the inverse of the
+/// rounding error of f64.
 const LAST_SHIFT: f64 = 1e16;
 
 /// Marks a column without an entry in the current row.
@@ -123,9 +124,11 @@ pub fn compute_factors_in_order<I: Index>(
     Ok(Factors { split: split.renumbered(rows)?, shift, nonpositive_pivot })
 }
 
-/// Computes IC(0) with this shift. If `shift` is negative, tries s = 0, 1e-3, 2e-3, 4e-3, ... up to about `LAST_SHIFT`,
-/// until all pivots are positive. Returns an error if a diagonal entry is not positive. Also returns an error if a
-/// pivot is not positive with the given shift, or with the last shift that is tried.
+/// Computes IC(0) of A + s diag(A) with s = `shift`. If `shift` is negative, tries s = 0, 1e-3, 2e-3, 4e-3, ... up to
+/// about `LAST_SHIFT`, until all pivots are positive. Returns an error in these cases:
+/// - A diagonal entry of A is not positive.
+/// - `shift` is not negative, and a pivot is not positive with this shift.
+/// - `shift` is negative, and a pivot is not positive with the last shift that is tried.
 pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
     let diagonal_entry = |i: usize| {
         let (col, val) = a.row_slices(i);

@@ -60,7 +60,7 @@ impl Inspection {
     }
 
     /// Returns whether more than half of the nonzero off-diagonal entries are negative. This holds for discretizations
-    /// of -div(k grad u): all of these entries are negative on a grid, and two thirds of them on tetrahedra.
+    /// of -div(k grad u): on a grid, all off-diagonal entries are negative; on tetrahedra, two thirds of them.
     pub fn is_mostly_negative(&self) -> bool {
         2 * self.negative_count > self.off_diagonal_count
     }
@@ -76,7 +76,7 @@ impl Inspection {
 }
 
 impl<I: Index> Csr<I> {
-    /// Computes the properties of a square matrix. Cost: two passes over the entries, and 9 bytes per row.
+    /// Computes the properties of a square matrix in two passes over the entries. Allocates 9 bytes per row.
     pub fn inspect(&self) -> Result<Inspection> {
         let rows = self.rows();
         check_available(rows as u128 * 9, ALLOCATION_NAME)?;
@@ -111,9 +111,9 @@ impl<I: Index> Csr<I> {
     }
 
     /// Returns the first entry a_ij that differs from a_ji by more than rounding, and whether A = A^T bitwise.
-    /// `next_entry[j]` is the first entry of row j to the right of the diagonal that has not been compared yet. Rows i
-    /// are processed in ascending order. The entries of row j to the right of the diagonal are therefore compared in
-    /// ascending order of their columns.
+    /// `next_entry[j]` is the index in `col` of the first entry of row j to the right of the diagonal that has not been
+    /// compared yet. Rows are processed in ascending order. The entries of row j to the right of the diagonal are
+    /// therefore compared in ascending order of their columns.
     fn asymmetry(&self) -> Result<(Option<Asymmetry>, bool)> {
         let mut next_entry: Vec<usize> = zeroed(self.rows(), ALLOCATION_NAME)?;
         let (mut first_asymmetry, mut is_exact): (Option<Asymmetry>, bool) = (None, true);
@@ -133,7 +133,7 @@ impl<I: Index> Csr<I> {
             let (mut k, row_end) = (self.ptr[i], self.ptr[i + 1]);
             while k < row_end && self.col[k].to_usize() < i {
                 let j = self.col[k].to_usize();
-                // Entries of row j before column i that have not been compared yet have no mirror image.
+                // If an entry of row j in a column c < i has not been compared yet, row c has no entry in column j.
                 while next_entry[j] < self.ptr[j + 1] && self.col[next_entry[j]].to_usize() < i {
                     compare(j, self.col[next_entry[j]].to_usize(), self.val[next_entry[j]], 0.0);
                     next_entry[j] += 1;
@@ -153,8 +153,8 @@ impl<I: Index> Csr<I> {
         Ok((first_asymmetry, is_exact))
     }
 
-    /// Returns whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|). If a_ii or a_jj is 0, the bound is 1e-12 times the
-    /// smaller of the largest magnitudes in rows i and j.
+    /// Returns whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|). If a_ii or a_jj is 0, the bound is
+    /// 1e-12 min(m_i, m_j), where m_i is the largest magnitude of the entries in row i.
     fn is_mirrored(&self, i: usize, j: usize, value: f64, mirrored_value: f64) -> bool {
         let root_of_diagonal = |i| self.get(i, i).unwrap_or(0.0).abs().sqrt();
         let scale = root_of_diagonal(i) * root_of_diagonal(j);
@@ -195,7 +195,7 @@ impl<I: Index> Csr<I> {
         })
     }
 
-    /// Returns whether every row can be reached from row 0, which must exist, in the graph of the nonzero entries.
+    /// Returns whether the graph of the nonzero entries has a path from row 0 to every row. The matrix must have a row.
     fn reaches_all_rows(&self) -> Result<bool> {
         let mut is_reached = zeroed(self.rows(), ALLOCATION_NAME)?;
         let mut rows_to_visit = Vec::new();
@@ -223,8 +223,7 @@ mod tests {
         Csr { cols: rows.len(), ptr, col: entries.clone().map(|e| e.0).collect(), val: entries.map(|e| e.1).collect() }
     }
 
-    /// Compares the first asymmetry with the result of comparing all pairs a_ij, a_ji. The matrices are small, and some
-    /// of their entries are symmetric.
+    /// Checks `asymmetry` against a search over all pairs a_ij, a_ji of small random matrices. Most pairs are equal.
     #[test]
     fn first_asymmetry_matches_a_search_over_all_pairs() {
         let mut generator_state = 7_u64;

@@ -70,7 +70,7 @@ pub trait Matrix: Sync {
     fn dominance(&self) -> Result<Dominance>;
     /// Returns A^T, stored by rows.
     fn transposed(&self, workers: &mut Workers) -> Result<Box<dyn Stored>>;
-    /// Sets the values of all entries, in the caller's order.
+    /// Sets the values of all entries from `values`, which are in the order of the caller's entries.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
     /// Sets the values of all entries, in the order of csr.
     fn set_csr_values(&mut self, values: Vec<f64>);
@@ -79,10 +79,10 @@ pub trait Matrix: Sync {
     fn entry_positions(&self) -> Option<&[usize]>;
     /// Selects the storage format, and returns the format and its size.
     fn choose_format(&self, request: &FormatRequest, workers: &mut Workers) -> Result<(FormatKind, FormatSize)>;
-    /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
+    /// Converts the matrix to a format. Returns `None` for csr: [`Self::csr`] returns the matrix in this format.
     fn store(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
-    /// Does the same as `store` for a matrix with the same pattern whose entry k in csr has the value k + 1. The result
-    /// shows at which position the format stores each entry.
+    /// Does the same as [`Self::store`], but with the value k + 1 for entry k of csr. The converted values show the
+    /// position of each entry in the format.
     fn numbered(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     /// Returns the matrix in the format csr.
     fn csr(&self) -> &dyn Stored;

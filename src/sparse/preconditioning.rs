@@ -55,8 +55,8 @@ pub fn pairing_passes<I: Index>(a: &Csr<I>) -> usize {
     if mean_entries < MANY_ENTRIES_PER_ROW { 2 } else { 3 }
 }
 
-/// Ratio hi / lo of the ends of the interval [lo, hi]. The polynomial damps error components with eigenvalues in this
-/// interval, but not those with smaller eigenvalues.
+/// Ratio hi / lo of the ends of the interval [lo, hi] of [`ChebyshevInterval`]. The Chebyshev polynomial damps error
+/// components with eigenvalues in this interval, but not those with smaller eigenvalues.
 const INTERVAL_RATIO: f64 = 30.0;
 /// Number of Lanczos steps for the estimate of the largest eigenvalue.
 const LANCZOS_STEPS: usize = 10;
@@ -89,14 +89,19 @@ impl ChebyshevInterval {
         })
     }
 
-    /// Returns the iteration over the coefficients of the steps k = 1, 2, ...
+    /// Returns the recurrence that computes the coefficients of the steps k = 1, 2, ...
     pub fn steps(&self) -> ChebyshevSteps {
         ChebyshevSteps { interval: *self, rho: self.delta / self.theta }
     }
 }
 
-/// Computes the coefficients of d_k = rho_k rho_{k-1} d_{k-1} + 2 rho_k / delta s_k, with
-/// rho_k = 1 / (2 theta / delta - rho_{k-1}) and rho_0 = delta / theta (Saad 2003, algorithm 12.1).
+/// Computes the coefficients of the Chebyshev iteration (Saad 2003, algorithm 12.1), where s_k is the residual times
+/// D^-1 and d_k is the update of step k:
+///
+/// ```text
+/// d_k = rho_k rho_{k-1} d_{k-1} + (2 rho_k / delta) s_k
+/// rho_k = 1 / (2 theta / delta - rho_{k-1}),   rho_0 = delta / theta
+/// ```
 pub struct ChebyshevSteps {
     interval: ChebyshevInterval,
     /// rho_{k-1}, where k is the next step.

@@ -1,6 +1,6 @@
 //! The form M^-1 = (I + U)^-1 G (I + L)^-1 with a strictly lower triangular L, a strictly upper triangular U, and a
-//! diagonal G. ssor, ic0 and ilu0 have this form; M^-T has it, too. For the Neumann series, L and U are the triangles
-//! of A.
+//! diagonal G. For ssor, ic0 and ilu0, M^-1 and M^-T have this form. For the Neumann series, L and U are the strict
+//! triangles of A, and G is the inverse of its diagonal.
 
 use super::preconditioning::{ALLOCATION_NAME, convert_values, inverse_diagonal};
 use crate::base::csr::{Csr, ends_to_pointers, lengths_to_pointers};
@@ -30,7 +30,7 @@ impl<I, V> CsrPart<I, V> {
 }
 
 impl<I: Index> CsrPart<I> {
-    /// Converts the values to type V, in which they are stored.
+    /// Converts the values to the type V.
     pub fn into_value_type<V: Real>(self) -> Result<CsrPart<I, V>> {
         Ok(CsrPart { val: convert_values(self.val.iter().copied(), self.val.len())?, ptr: self.ptr, col: self.col })
     }
@@ -75,7 +75,7 @@ impl<I: Index> CsrPart<I> {
         self.ptr.len() - 1
     }
 
-    /// Converts the entries to a square matrix.
+    /// Converts the part to a square matrix.
     pub fn into_csr(self) -> Csr<I> {
         Csr { cols: self.rows(), ptr: self.ptr, col: self.col, val: self.val }
     }
@@ -145,8 +145,13 @@ impl<I: Index> TriangularSplit<I> {
         Ok(Self { lower, upper, g_diagonal })
     }
 
-    /// Returns the factors of SSOR: M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1 with A = L_A + D + U_A (Saad 2003,
-    /// section 10.2). In the form of this module, L = w L_A D^-1, U = w D^-1 U_A, and G = w (2 - w) D^-1.
+    /// Returns the factors of SSOR (Saad 2003, section 10.2). With w = `omega`, A = L_A + D + U_A, and
+    ///
+    /// ```text
+    /// M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1,
+    /// ```
+    ///
+    /// the factors are L = w L_A D^-1, U = w D^-1 U_A, and G = w (2 - w) D^-1.
     pub fn ssor(a: &Csr<I>, omega: f64) -> Result<Self> {
         let mut g_diagonal = inverse_diagonal(a)?;
         let lower = CsrPart::of(a, |i, j| j < i, |_, j, entry| omega * entry * g_diagonal[j])?;

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 /// A matrix in a storage format.
 pub trait Stored: Send + Sync {
-    /// Returns how y = A x, or y = A^T x, is divided among threads.
+    /// Returns how the product A x, or A^T x if `transposed` is true, is divided among threads.
     fn division(&self, transposed: bool) -> ThreadDivision<'_>;
-    /// Computes y = A x, or y = A^T x, on one thread.
+    /// Computes y = A x, or y = A^T x if `transposed` is true, on one thread.
     fn multiply_transposed_if(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
         match self.division(transposed) {
             ThreadDivision::Rows(a) => a.multiply_rows(0..y.len(), x, y),
@@ -47,9 +47,9 @@ pub enum FormatView<'a> {
         offset: &'a [i64],
         val: &'a [f64],
     },
-    /// Slices of `slice_rows` rows. `perm` contains the row at each position; `None` if the rows are not sorted.
-    /// `offset` contains the index in `val` of the first value of each slice, and the number of values. `separate_rows`
-    /// contains the indices of the long rows, and the entries of these rows.
+    /// Slices of `slice_rows` rows. `perm` contains the index of the row at each position of the sorted order; it is
+    /// `None` if the rows are not sorted. `offset` contains the index in `val` of the first value of each slice, and as
+    /// its last element the length of `val`. `separate_rows` contains the indices and the entries of the long rows.
     Sell {
         slice_rows: usize,
         perm: Option<&'a [u32]>,
@@ -66,7 +66,7 @@ pub enum FormatView<'a> {
     },
 }
 
-/// A matrix in csr. `ptr` contains the start of each row, and the end of the last row.
+/// A matrix in csr. The entries of row i are `ptr[i]..ptr[i + 1]` in `col` and `val`.
 #[derive(Clone, Copy)]
 pub struct CsrSlices<'a> {
     pub ptr: &'a [usize],
@@ -88,17 +88,18 @@ pub enum ThreadDivision<'a> {
     Rows(&'a dyn RowProducts),
     /// Each thread computes the contributions of a range of x to y, and the contributions are then added.
     Contributions(&'a dyn TransposedRowProducts),
-    /// One thread computes the product. The flag selects A^T x instead of A x.
+    /// One thread computes the product: A^T x if the flag is true, otherwise A x.
     Sequential(&'a dyn SequentialProduct, bool),
 }
 
 /// Products that a single thread computes.
 pub trait SequentialProduct: Sync {
-    /// Computes y = A x, or y = A^T x.
+    /// Computes y = A x, or y = A^T x if `transposed` is true.
     fn multiply_sequentially(&self, transposed: bool, x: &[f64], y: &mut [f64]);
 }
 
-/// Computes y = A x, or y = A^T x with `transposed`, by adding the terms of `entries` (row, column, value) in order.
+/// Computes y = A x, or y = A^T x if `transposed` is true. `entries` yields (row, column, value) of each entry of A.
+/// The terms are added in this order.
 pub fn multiply_entries(
     entries: impl Iterator<Item = (usize, usize, f64)>,
     transposed: bool,
@@ -115,7 +116,7 @@ pub fn multiply_entries(
 
 /// Products with a range of rows, for several threads.
 pub trait RowProducts: Sync {
-    /// Returns a number of rows. Each range must begin at a multiple of this number.
+    /// Returns a number of rows. Each range that is passed to [`Self::multiply_rows`] must begin at a multiple of it.
     fn row_alignment(&self) -> usize {
         1
     }
@@ -127,7 +128,8 @@ pub trait RowProducts: Sync {
 
 /// Products of A^T with a range of the rows of A, for several threads.
 pub trait TransposedRowProducts: Sync {
-    /// Returns a number of rows. Each range must begin at a multiple of this number.
+    /// Returns a number of rows. Each range that is passed to [`Self::add_transposed`] or [`Self::columns_of_rows`]
+    /// must begin at a multiple of it.
     fn row_alignment(&self) -> usize {
         1
     }
@@ -185,7 +187,7 @@ pub struct InputArrays<'a> {
     pub values: &'a [f64],
 }
 
-/// Size of the arrays of a format. The numbers have 128 bits, because with padding they can exceed 2^64.
+/// Size of the arrays of a format. Lengths and byte counts have 128 bits, because with padding they can exceed 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FormatSize {
     /// (Length, bytes per index) of each index array.

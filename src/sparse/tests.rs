@@ -54,9 +54,9 @@ fn products_and_arrays<I: MatrixIndex>(
     (y, transposed_y, indices, values)
 }
 
-/// Divides the rows of A into two ranges, at every row at which the format permits this, and computes the product of
-/// each range. The rows of A x must be bitwise identical to those of the undivided product. The two contributions to
-/// A^T x must add up to the undivided product.
+/// Divides the rows of A into two ranges and computes the product of each range. Repeats this for every row at which
+/// the format permits a division. The values of A x must be bitwise identical to those of the undivided product. For
+/// A^T x, the sum of the products of the two ranges must equal the undivided product up to rounding.
 fn check_divided_products(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     match stored.division(transposed) {
         ThreadDivision::Rows(row_products) => {

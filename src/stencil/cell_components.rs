@@ -120,7 +120,8 @@ pub struct ComponentRows {
 }
 
 impl ComponentRows {
-    /// Computes the data of the rows j + ny k.
+    /// Computes the data of these rows (numbered j + ny k). A row sum counts as zero if its magnitude is at most
+    /// `zero_row_sum` times the center.
     pub fn of_rows(a: &SevenPoints, zero_row_sum: f64, rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
         let joining = JoiningCouplings::of_rows(a, [0.0; 3], rows.clone())?;
@@ -141,12 +142,13 @@ impl CellComponents {
         Self::of_parts(a.cells, &[&ComponentRows::of_rows(a, ZERO_ROW_SUM, 0..a.cells.rows())?])
     }
 
-    /// Returns one component of all cells.
+    /// Returns a single component that contains all cells.
     pub fn one_component(cells: Cells, is_singular: bool) -> Result<Self> {
         Ok(Self { groups: CellGroups::one_group(cells)?, is_singular: collected([is_singular], "components")? })
     }
 
-    /// Finds the components from the data of all rows. `component_rows` contain consecutive ranges of rows, in order.
+    /// Finds the components from the data of all rows. Each entry of `component_rows` contains a range of rows. The
+    /// ranges follow one another and together contain every row.
     pub fn of_parts(cells: Cells, component_rows: &[&ComponentRows]) -> Result<Self> {
         let joining = collected(component_rows.iter().map(|rows| &rows.joining), "components")?;
         let groups = CellGroups::of_parts(cells, &joining)?;
@@ -178,8 +180,8 @@ impl CellComponents {
         self.groups.count()
     }
 
-    /// Returns the runs of row j + ny k, each as its columns and its component. The component is `None` for cells
-    /// without couplings.
+    /// Returns the runs of row j + ny k from west to east, each as its columns and its component. Consecutive cells
+    /// without couplings also form a run; its component is `None`.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
         self.groups.runs(row)
     }
@@ -195,7 +197,7 @@ pub struct StrongGroups {
     /// The groups.
     pub groups: CellGroups,
     /// Smallest extent, in cells, of the bounding boxes of all groups; 0 if there is no group. Directions in which the
-    /// box has a single cell do not count.
+    /// whole domain has a single cell do not count.
     pub smallest_extent: usize,
 }
 
@@ -219,8 +221,8 @@ impl StrongGroups {
         smallest_couplings.map(|smallest_couplings| STRONG_COUPLING_RATIO * smallest_couplings)
     }
 
-    /// Finds the groups from the strong couplings of all rows. `joining_couplings` contain consecutive ranges of rows,
-    /// in order.
+    /// Finds the groups from the strong couplings of all rows. Each entry of `joining_couplings` contains a range of
+    /// rows. The ranges follow one another and together contain every row.
     pub fn of_parts(cells: Cells, joining_couplings: &[&JoiningCouplings]) -> Result<Self> {
         let groups = CellGroups::of_parts(cells, joining_couplings)?;
         let smallest_extent = find_smallest_extent(cells, &groups)?;

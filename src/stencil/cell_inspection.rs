@@ -10,9 +10,9 @@ use std::ops::Range;
 pub struct InspectedRows {
     /// Largest |center|.
     center_max: f64,
-    /// The first entry that is not finite, if the caller asked for this check.
+    /// Error for the first entry that is not finite. Set only if the caller requested this check.
     not_finite_error: Option<Error>,
-    /// The first center that is nonpositive, infinite, NaN, or too small to divide by.
+    /// Error for the first center that is nonpositive, infinite, NaN, or too small to divide by.
     center_error: Option<Error>,
     /// Whether at least one center is not negative.
     has_nonnegative_center: bool,
@@ -41,9 +41,11 @@ impl InspectedRows {
         result
     }
 
-    /// Combines the results of all rows, which must be in order. Returns the largest center, or the error for the first
-    /// entry that is not finite, if such an entry was found, or else for the first invalid center. If all centers are
-    /// negative, the error message says so.
+    /// Combines the results of all rows, which must be in order. Returns the largest center or the first of these
+    /// errors:
+    ///
+    /// - the error for the first entry that is not finite, if the inspection checked for such entries;
+    /// - the error for the first invalid center. If all centers are negative, the error message says so.
     pub fn merge_center_max(a: &CellView, inspected_rows: impl IntoIterator<Item = Self>) -> Result<f64> {
         let merge = |merged: Self, next_rows: Self| Self {
             center_max: merged.center_max.max(next_rows.center_max),

@@ -92,7 +92,7 @@ impl<'a> CellValues<'a> {
     }
 }
 
-/// The caller's matrix. Entries that leave the box are never read.
+/// The caller's matrix. Entries that leave the box are not part of it; `outward.rs` only reports them.
 #[derive(Clone, Copy)]
 pub struct CellView<'a> {
     /// Extents of the box.

@@ -45,8 +45,8 @@ impl Components {
         self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
     }
 
-    /// Returns whether a last pivot of zero at node (i, j) may be replaced. False only if the node is in a singular
-    /// component and constants are not projected out.
+    /// Returns whether a pivot of zero at node (i, j) may be replaced if this node is eliminated last in its component.
+    /// False only if the node is in a singular component and constants are not projected out.
     pub fn may_replace_zero_pivot(&self, nx: usize, i: usize, j: usize) -> bool {
         self.is_projected || self.singular_component_of(nx, i, j).is_none()
     }
@@ -98,8 +98,8 @@ impl Components {
         self.is_projected = projects_constants;
     }
 
-    /// Numbers the components of a whole grid in the order of their first nodes. `projects_constants`: whether the
-    /// constants on singular components are projected out.
+    /// Sets the components from the runs of the whole grid. Numbers the singular components in the order of their first
+    /// nodes. `projects_constants`: whether the constants on singular components are projected out.
     pub(super) fn set_runs(&mut self, runs: Runs, projects_constants: bool) -> Result<()> {
         self.take_runs();
         self.is_projected = projects_constants;
@@ -206,8 +206,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Appends the rows of `next_runs`. Then unites each pair of `run_pairs`: a run of the last row here, and a run of
-    /// the first row of `next_runs`. Both are numbered from 0 in their row.
+    /// Appends the rows of `next_runs`, then unites the two runs of each pair in `run_pairs`. A pair consists of a run
+    /// of the last row of `self` and a run of the first row of `next_runs`. Both are numbered from 0 in their row.
     pub(super) fn append_joined(&mut self, next_runs: &Self, run_pairs: &[(u32, u32)]) -> Result<()> {
         let rows = self.rows();
         let (lower_start, upper_row) = (if rows > 0 { self.runs_of_row(rows - 1).start } else { 0 }, rows);

@@ -1,6 +1,6 @@
 //! Inspection of the caller's matrix before the factorization, in one pass over its entries. It finds invalid entries,
-//! positive couplings, the smallest and largest values, and the components. Threads may share the rows; the result does
-//! not depend on the division.
+//! positive couplings, the smallest and largest values, and the components. Several threads may share the rows; the
+//! result does not depend on which thread inspects which rows.
 
 use crate::base::isa::for_each_isa;
 use crate::error::{
@@ -74,8 +74,11 @@ impl Findings {
     }
 }
 
-/// Inspects one matrix after another and reuses its memory. Call `start`, then for the rows of each thread `inspect`,
-/// or `begin` and `inspect_row`, then `finish`.
+/// Inspects one matrix after another and reuses its memory. An inspection consists of three steps:
+///
+/// 1. `start`;
+/// 2. for the rows of each thread, either `inspect`, or `begin` followed by `inspect_row` for each row;
+/// 3. `finish` or `finish_with_ranks`.
 #[derive(Debug, Default)]
 pub struct Inspection {
     /// Components of the last matrix.
@@ -217,7 +220,7 @@ impl Inspection {
 
     /// Combines the results of all ranks. This rank has the number `this_rank`, and has inspected the rows `own_rows`
     /// with the result `own_status`. `gather` sends the result of this rank to the others and returns the results of
-    /// all ranks. All ranks return the same status; only the rank that found the error has its message.
+    /// all ranks. All ranks return the same status. Only the rank that found the error returns its message.
     pub fn finish_with_ranks(
         &mut self,
         a: &StencilView,

@@ -1,5 +1,6 @@
-//! Groups of cells that are joined by couplings above a limit. A run consists of consecutive cells of a row that are
-//! joined; a group is a union of runs. Cells without such couplings belong to no group.
+//! Groups of cells that are joined by couplings above a limit. Cells without such couplings belong to no group. A run
+//! consists of consecutive cells of a row that are joined, or that are in no group; a group is a union of runs of
+//! joined cells.
 //!
 //! One pass reads the matrix and stores one bit per coupling. Several threads may share the rows of this pass. The
 //! following steps process one word of 64 bits at a time.
@@ -116,7 +117,7 @@ pub struct CellGroups {
 }
 
 impl CellGroups {
-    /// Returns one group of all cells.
+    /// Returns a single group that contains all cells.
     pub fn one_group(cells: Cells) -> Result<Self> {
         let mut runs = Runs::default();
         runs.make_one_component(cells.nx, cells.rows(), false)?;
@@ -129,8 +130,8 @@ impl CellGroups {
         Self::of_parts(a.cells, &[&JoiningCouplings::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
-    /// Finds the groups from the couplings of all rows. `joining_couplings` contain consecutive ranges of rows, in
-    /// order.
+    /// Finds the groups from the joining couplings of all rows. Each entry of `joining_couplings` contains a range of
+    /// rows. The ranges follow one another and together contain every row.
     pub fn of_parts(cells: Cells, joining_couplings: &[&JoiningCouplings]) -> Result<Self> {
         let mut runs = Runs::default();
         runs.clear(cells.nx)?;
@@ -175,8 +176,8 @@ impl CellGroups {
         self.size.len()
     }
 
-    /// Returns the runs of row j + ny k from west to east, each as its columns and its group. The group is `None` for
-    /// cells in no group.
+    /// Returns the runs of row j + ny k from west to east, each as its columns and its group. Consecutive cells that
+    /// are in no group also form a run; its group is `None`.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
         self.runs.labels(row).map(|(columns, label)| (columns, label.checked_sub(1)))
     }

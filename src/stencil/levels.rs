@@ -1,10 +1,11 @@
 //! Repeated red-black levels of a grid with even parity (report 16-06, section 2.1; docs/theory/rrb.md, "Order of
 //! elimination").
 //!
-//! The report's formula for even k has a typo; its figures show that B[2] contains the nodes with both 1-based indices
-//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2). Here ox = 1 if nx >= 2,
-//! and ox = 0 if nx = 1; oy depends on ny in the same way. The kept nodes form the next grid. Level 2q + 1 eliminates
-//! the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not kept.
+//! The report's formula for the set B[k] of nodes that remain after k levels has a typo for even k. Its figures show
+//! that B[2] contains the nodes with both 1-based indices even. Counted from 0, a grid of nx x ny nodes keeps the nodes
+//! with i = ox, j = oy (mod 2). Here ox = 1 if nx >= 2, and ox = 0 if nx = 1; oy depends on ny in the same way. The
+//! kept nodes form the next grid. Level 2q + 1 eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level
+//! 2q + 2 eliminates the black nodes that are not kept.
 
 /// Largest number of nodes of a coarsest system that a device solves with an explicit inverse: 31 x 32. A line of nodes
 /// along the shorter side of such a grid has at most 31 nodes, and the kernels (kernels/rrb/coarsest.cuh) process

@@ -62,7 +62,7 @@ impl<'a> GridArray<'a> {
     }
 }
 
-/// The caller's matrix. Entries that point out of the grid are never read.
+/// The caller's matrix. Entries that point out of the grid are not part of it; `outward.rs` only reports them.
 #[derive(Clone, Copy)]
 pub struct StencilView<'a> {
     /// Number of nodes in x and y.
@@ -104,8 +104,8 @@ impl<'a> StencilView<'a> {
         }
     }
 
-    /// Returns those entries of row j that are read: the name of the array, the column of the first value, and the
-    /// values.
+    /// Returns for each array the entries of row j that are read: the name of the array, the column of the first value,
+    /// and the values.
     pub fn entries(&self, j: usize) -> [(&'static str, usize, &'a [f64]); 5] {
         let (ne, nw) = match self.corners {
             Some((ne, nw)) => (ne.name, nw.name),
@@ -128,7 +128,7 @@ impl<'a> StencilView<'a> {
             self.add_couplings(j, sum);
             return;
         }
-        // For inner rows with 5 points, one pass executes the same additions in the same order.
+        // For inner rows with 5 points, one pass executes the same additions as `add_couplings`, in the same order.
         let (east, north, south) = (self.east_row(j), self.north_row(j), self.north_row(j - 1));
         sum[0] = center[0] + east[0] + north[0] + south[0];
         sum[nx - 1] = center[nx - 1] + east[nx - 2] + north[nx - 1] + south[nx - 1];
@@ -141,8 +141,8 @@ impl<'a> StencilView<'a> {
         }
     }
 
-    /// Adds to `sum` the couplings of the nx nodes of row j. If `sum` contains the centers, it then contains the row
-    /// sums.
+    /// Adds the couplings of each of the nx nodes of row j to `sum`. If `sum` contains the centers before the call, it
+    /// contains the row sums after the call.
     pub fn add_couplings(&self, j: usize, sum: &mut [f64]) {
         let east = self.east_row(j);
         add(&mut sum[..east.len()], east);

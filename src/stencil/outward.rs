@@ -17,7 +17,7 @@ const CELL_ARRAY_NAMES: &[&str] = &["east", "north", "top"];
 pub struct OutwardCouplings {
     /// Names of the coupling arrays.
     pub array_names: &'static [&'static str],
-    /// Number of these couplings in each array.
+    /// Number of nonzero couplings to the outside in each array.
     pub counts: [usize; 4],
     /// The first of these couplings, in the order of the rows; within a row, in the order of the arrays.
     pub first_entry: Option<OutwardEntry>,
@@ -30,15 +30,15 @@ pub struct OutwardEntry {
     pub array: usize,
     /// Value of the coupling.
     pub value: f64,
-    /// Column of the node.
+    /// Column of the node inside the grid.
     pub i: usize,
-    /// Row of the node.
+    /// Row of the node inside the grid.
     pub j: usize,
-    /// Plane of the cell in a box; `None` on a 2D grid.
+    /// Plane of the cell inside the box; `None` on a 2D grid.
     pub k: Option<usize>,
 }
 
-/// No such couplings on a 2D grid.
+/// The default is a 2D grid without nonzero couplings to nodes outside the grid.
 impl Default for OutwardCouplings {
     fn default() -> Self {
         Self { array_names: GRID_ARRAY_NAMES, counts: [0; 4], first_entry: None }
@@ -46,7 +46,7 @@ impl Default for OutwardCouplings {
 }
 
 impl OutwardCouplings {
-    /// Finds these couplings in a matrix on a box of cells in host memory.
+    /// Finds the nonzero couplings to cells outside the box. The arrays of the matrix must be in host memory.
     pub fn of_cells(a: &CellView) -> Self {
         let mut couplings = Self { array_names: CELL_ARRAY_NAMES, ..Self::default() };
         for row in 0..a.cells.rows() {
@@ -76,12 +76,12 @@ impl OutwardCouplings {
         }
     }
 
-    /// Finds these couplings in a matrix on a 2D grid in host memory.
+    /// Finds the nonzero couplings to nodes outside a 2D grid. The arrays of the matrix must be in host memory.
     pub fn of(a: &StencilView) -> Self {
         Self::of_rows(a, 0..a.grid.ny)
     }
 
-    /// Finds these couplings in some rows of a matrix on a 2D grid.
+    /// Finds the nonzero couplings of some rows to nodes outside a 2D grid.
     pub fn of_rows(a: &StencilView, rows: Range<usize>) -> Self {
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let corners = a.corners.unzip();

@@ -37,8 +37,8 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Makes all nodes of `rows` rows of `nx` nodes one component. `is_regular`: whether one of its row sums is beyond
-    /// the tolerance.
+    /// Makes all nodes of `rows` rows of `nx` nodes one component. `is_regular`: whether a row sum of the
+    /// component is beyond the tolerance.
     pub fn make_one_component(&mut self, nx: usize, rows: usize, is_regular: bool) -> Result<()> {
         self.clear(nx)?;
         for array in [&mut self.start_column, &mut self.parent, &mut self.row_start] {
@@ -137,7 +137,7 @@ impl Runs {
     /// Calls `join` for each run of row `lower_row` and each run of row `upper_row` between which there is a nonzero
     /// coupling. Pairs that already belong to the same component are omitted. Coupling t < `coupling_count` connects
     /// node `lower_offset` + t of `lower_row` and node `upper_offset` + t of `upper_row`. `has_coupling` returns
-    /// whether a coupling of a range is not zero.
+    /// whether any coupling in a range of t is nonzero.
     pub fn for_each_joined_pair(
         &mut self,
         [lower_row, upper_row]: [usize; 2],

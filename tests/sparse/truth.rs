@@ -21,6 +21,7 @@ use common::sparse::{Solver, key};
 use common::truth::{Cases, variable};
 use common::{Failure, bits, last_error, status};
 use judge::{Event, Judge, NUMBERS, vector};
+use rrbsolver::options::{Choice as _, Preconditioner, info};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -126,7 +127,7 @@ fn judge(case: &Case) -> Result<Vec<String>, String> {
         fresh.options(&format!("{} threads={}", case.options, threads[0])).expect("options");
         let mut expected = Vec::new();
         use_matrix(&fresh, case, &mut expected);
-        if case.option("preconditioner", "auto") != "amg" && expected != events[1] {
+        if fresh.int(info::PRECONDITIONER) != Preconditioner::Amg.number() && expected != events[1] {
             return Err(format!("set_values differs from a new handle:\n{:?}\n{expected:?}", events[1]));
         }
     }

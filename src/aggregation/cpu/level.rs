@@ -19,7 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of rows of a chunk when `Cycle::apply` computes max |r_i|. Each chunk has one partial result.
 pub const CHUNK_ROWS: usize = 2048;
-/// Number of slices of a chunk in sums (`Level::sum_over_chunks`). A sum has one partial result per chunk.
+/// Number of slices of a chunk in `Level::sum_over_chunks`; a slice consists of a few consecutive rows (`lines.rs`). A
+/// sum has one partial result per chunk.
 const SLICES_PER_CHUNK: usize = 128;
 
 /// A level of the cycle.
@@ -48,7 +49,7 @@ pub struct Level<V: Number> {
     pub v: Shared<V>,
 }
 
-/// Method that solves the coarse systems on levels with two cycles.
+/// Method that solves the coarse systems on levels with two cycles. B is the operator of the cycle, z = B r.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CoarseMethod {
     /// Flexible CG (K-cycle): fewest iterations, but B depends on r.
@@ -213,8 +214,8 @@ impl<V: Real + Number> Level<V> {
         self.group_starts.windows(2).enumerate().rev().for_each(|group| self.sweep(thread, z, group, true));
     }
 
-    /// Updates z on group k. If `uses_later_groups` is false, z counts as zero on later groups, and their couplings are
-    /// skipped. Ends with a barrier.
+    /// Updates z on group k. If `uses_later_groups` is false, z counts as zero on later groups, and couplings to these
+    /// groups are skipped. Ends with a barrier.
     fn sweep(&self, thread: &TeamThread, z: &Shared<V>, (k, group): (usize, &[usize]), uses_later_groups: bool) {
         let (slices, own_rows) = self.share(thread, k);
         // SAFETY: z is written in rows of this thread, and read in other groups, which no thread writes before the next
@@ -256,8 +257,8 @@ impl<V: Real + Number> Level<V> {
         thread.barrier();
     }
 
-    /// Adds the coarse correction to z: z_i += coarse_k for each row i of aggregate k. Omits the last group, because
-    /// the backward sweep overwrites its rows before reading them. Ends with a barrier.
+    /// Adds the coarse correction to z: z_i += (coarse z)_k for each row i of aggregate k. Omits the last group,
+    /// because the backward sweep overwrites its rows before reading them. Ends with a barrier.
     pub fn prolong(&self, thread: &TeamThread, z: &Shared<V>, coarse_z: &Shared<V>) {
         let last_group_start = self.group_starts[self.group_starts.len().saturating_sub(2)];
         let own_rows = thread.share(last_group_start);

@@ -34,8 +34,8 @@ const STORED_COLUMNS: u32 = 1 << 31;
 /// The lines of all slices.
 #[derive(Default)]
 pub struct Lines<V> {
-    /// For each slice, the index of its first line to earlier groups and of its first line to later groups. The last
-    /// entry is the number of lines.
+    /// Two entries per slice: the index of its first line with couplings to earlier groups, and the index of its first
+    /// line with couplings to later groups. The last entry is the number of lines.
     line_starts: Vec<usize>,
     /// For a line by distance, the row whose value is multiplied by the first coupling; the other couplings refer to
     /// the following rows. For a line with stored columns, `STORED_COLUMNS` plus the index in `columns`.
@@ -196,13 +196,13 @@ impl<V: Real + Send> Lines<V> {
 }
 
 impl<V> Lines<V> {
-    /// Returns the lines of a slice to rows of earlier groups.
+    /// Returns the lines with the couplings of a slice to rows of earlier groups.
     #[inline(always)]
     pub fn earlier_lines(&self, slice: usize) -> impl Iterator<Item = (LineRows<'_>, &[V; LANES])> {
         self.lines_between(2 * slice, 2 * slice + 1)
     }
 
-    /// Returns the lines of a slice to rows of later groups.
+    /// Returns the lines with the couplings of a slice to rows of later groups.
     #[inline(always)]
     pub fn later_lines(&self, slice: usize) -> impl Iterator<Item = (LineRows<'_>, &[V; LANES])> {
         self.lines_between(2 * slice + 1, 2 * slice + 2)
@@ -238,7 +238,7 @@ impl<V> Lines<V> {
 /// Couplings of a slice while its lines are built, either to rows of earlier groups or to rows of later groups.
 #[derive(Default)]
 struct SideCouplings<V> {
-    /// Distances (column minus row) without repetition, at most `MAX_DISTANCES`.
+    /// Distances (column minus row) without repetition; there are at most `MAX_DISTANCES` of them.
     distances: Vec<i64>,
     /// For each distance, the coupling of each row of the slice at this distance, or zero.
     values: Vec<[V; LANES]>,
@@ -250,8 +250,8 @@ struct SideCouplings<V> {
     row_count: usize,
 }
 
-/// State of a row while its couplings are added to a `SideCouplings`: number of couplings so far, and probable index of
-/// the next distance.
+/// State of a row while its couplings are added to a `SideCouplings`: the number of couplings so far, and the probable
+/// index in `SideCouplings::distances` for the next coupling.
 #[derive(Clone, Copy, Default)]
 struct RowProgress {
     couplings: usize,

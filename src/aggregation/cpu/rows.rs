@@ -197,8 +197,9 @@ for_each_isa! {
         }
     }
 
-    /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) on slices. The rounding error of the usual form d_i x_i - sum_j
-    /// a_ij x_j could exceed e_i x_i. x and `referenced_x` contain the values of all rows.
+    /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) for the rows i of the slices, where e_i are the row sums. With
+    /// the usual formula d_i x_i - sum_j a_ij x_j, the rounding error could exceed e_i x_i. `x` and `referenced_x`
+    /// contain the values of all rows.
     fn multiply<V: Real>(
         m: &LevelMatrix<V>, slices: Range<usize>, x: &[V], referenced_x: ReferencedValues<V>, y: &mut [V]
     ) {

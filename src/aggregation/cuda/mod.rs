@@ -1,7 +1,8 @@
 //! Multigrid by aggregation on a device. The parent module describes the method, and kernels/aggregation contains the
-//! kernels. `setup` builds the levels; it pairs rows by handshakes. `multigrid` owns the levels and the workspace for
-//! the next matrix. This module executes the cycle with Jacobi smoothing and two Chebyshev steps, so that B is a fixed
-//! matrix. No loop over rows runs on the host, and no scalar of a cycle is copied to the host.
+//! kernels. `setup` builds the levels. It pairs two rows if each selects the other as its partner (handshake).
+//! `multigrid` owns the levels and the workspace for the next matrix. This module executes the cycle z = B r with
+//! Jacobi smoothing and two Chebyshev steps, so that the operator B is a fixed matrix. No loop over rows runs on the
+//! host, and no scalar of a cycle is copied to the host.
 
 mod multigrid;
 pub mod setup;
@@ -33,7 +34,7 @@ pub struct CycleLaunches {
     is_single_precision: bool,
     levels: Vec<Level>,
     /// Address of the inverse of the coarsest matrix. It is 0 if the matrix is too large to be inverted. Two Jacobi
-    /// steps then replace the solution.
+    /// steps then approximate the solution.
     inverse: Address,
     /// Power of two by which A is multiplied.
     scale: f64,
@@ -41,7 +42,7 @@ pub struct CycleLaunches {
 
 impl CycleLaunches {
     /// Returns the first level. Its `r` and `first_iterate` are the input of the cycle. The output is its `z`, an
-    /// approximation of A^-1 r divided by the scale, because the levels contain the scaled matrix.
+    /// approximation of (scale A)^-1 r, because the levels contain the scaled matrix.
     pub fn first_level(&self) -> &Level {
         &self.levels[0]
     }

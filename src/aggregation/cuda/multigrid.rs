@@ -41,8 +41,8 @@ impl AggregationMultigrid {
         Ok((Self { cycle, workspace }, graph_remains_valid))
     }
 
-    /// Computes z = M^-1 r and <r, z>. r and z are the addresses of vectors in f64 with one value per row of the
-    /// matrix.
+    /// Computes z = M^-1 r by one cycle, and the sum <r, z>. `r` and `z` are the addresses of vectors in f64 with one
+    /// value per row of the matrix.
     pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
         let launches = self.launches();
         let Level { jacobi_factor, r: cycle_r, first_iterate, z: cycle_z, rows, .. } = *launches.first_level();

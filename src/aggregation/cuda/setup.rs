@@ -27,8 +27,8 @@ pub const COARSEST_ROWS: u32 = MAX_UNKNOWNS;
 /// level to the size of the dense inverse, whereas aggregates of up to four nodes do not. One level instead of two also
 /// needs fewer launches.
 const LARGE_AGGREGATE_ROWS: std::ops::RangeInclusive<u32> = 3 * COARSEST_ROWS..=8 * COARSEST_ROWS;
-/// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
-/// couplings.
+/// Number of coarse levels, from the finest coarse level on, on which two cycles solve the system. One cycle solves it
+/// if the level has too many couplings (`EXTRA_COUPLINGS`).
 const TWO_CYCLE_LEVELS: usize = 4;
 /// Two cycles solve the system of a level only if the level has at most c / 2 plus this number of couplings, where c is
 /// the number of couplings of the previous level.
@@ -88,7 +88,7 @@ impl SetupWorkspace {
                 allocate_words(&mut layout, rows + 1),
                 allocate_words(&mut layout, rows.div_ceil(SCAN_PART_VALUES) + 1),
             );
-            // Space for the node lists of two consecutive passes.
+            // Space for the node lists of two consecutive passes. A node list contains the rows of one aggregate.
             let node_lists = allocate_words(&mut layout, 6 * rows + 16);
             let (rejected_couplings, bound_or_count) = (layout.reserve_bytes(entries), layout.reserve_bytes(8));
             (
@@ -203,8 +203,9 @@ impl SetupWorkspace {
         Ok(cycle)
     }
 
-    /// Tests whether the previous aggregates of level k pass the quality test for this matrix. If so, returns their
-    /// number, the width of their node lists, and the address of these lists.
+    /// Tests whether the previous aggregates of level k pass the quality test for this matrix. If so, returns the
+    /// number of aggregates, the number of entries per node list (a node list contains the rows of one aggregate), and
+    /// the address of the node lists.
     fn reusable_aggregates(
         &self,
         stream: &Stream,
@@ -236,9 +237,10 @@ impl SetupWorkspace {
         Ok((failure_count == 0).then_some((count, width, nodes)))
     }
 
-    /// Appends a level for this matrix to the cycle. Returns the number of couplings. `nodes` is the address of the
-    /// node lists of its rows, which contain rows of the previous level, and `width` is the length of each list.
-    /// `previous_couplings` is the number of couplings of the previous level.
+    /// Appends a level for `matrix` to the cycle, and returns the number of couplings of `matrix`. Each row of `matrix`
+    /// is an aggregate of rows of the previous level, which its node list contains. `nodes` is the address of the node
+    /// lists, and `width` the number of entries per list. `previous_couplings` is the number of couplings of the
+    /// previous level.
     fn append_level(
         &self,
         stream: &Stream,
@@ -301,8 +303,8 @@ impl SetupWorkspace {
     }
 
     /// Computes aggregates of the rows of a matrix; `spare_matrix` is workspace for the matrices of the later passes.
-    /// Returns the number of aggregates, the width of their node lists, and the address of these lists. The aggregate
-    /// of each row is stored at the beginning of the level's memory.
+    /// Returns the number of aggregates, the number of entries per node list, and the address of the node lists. The
+    /// aggregate of each row is stored at the beginning of the level's memory.
     fn aggregate(
         &self,
         stream: &Stream,

@@ -18,7 +18,7 @@ pub struct Device {
     context_id: u64,
     /// Family whose kernels are loaded.
     family: &'static Module,
-    /// Index of this device among the devices that share a grid, and their number.
+    /// Index of this device among the devices that share a grid, and the number of these devices.
     share: Share,
     pub(super) module: sys::CUmodule,
     /// Whether a kernel can begin while the previous kernel on the stream ends (compute capability 9.0 or newer).

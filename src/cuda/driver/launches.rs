@@ -20,7 +20,7 @@ impl Launches {
     }
 
     /// Appends a launch with the launch shape `shape` and the argument `structure`. Returns whether the caller must
-    /// execute it.
+    /// execute the launch.
     pub fn record<A: Copy>(&mut self, shape: &[u64], structure: &A) -> Result<bool> {
         self.append(shape.as_ptr().cast(), size_of_val(shape))?;
         self.append(std::ptr::from_ref(structure).cast(), size_of::<A>())?;

@@ -1,6 +1,6 @@
 //! The part of the CUDA driver API that the CUDA backends use: devices with their primary context and the library's
-//! kernels, streams, memory and graphs. A Rust value owns each resource and frees it. The results of calls are checked,
-//! except of those that free a resource.
+//! kernels, streams, memory and graphs. A Rust value owns each resource and frees it. The result codes of all calls are
+//! checked, except those of calls that free a resource.
 //!
 //! The driver library is loaded at the first use, so the program also runs on machines without it. The context is the
 //! primary context, shared with the host program and current only for the duration of a call. No kernel and no

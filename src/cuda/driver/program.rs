@@ -1,5 +1,5 @@
-//! Device memory of the host program: copies of its rows, and sharing of the memory with other processes of this host
-//! (CUDA IPC).
+//! Arrays of the host program in device memory: copies of their rows, and sharing of their memory with other processes
+//! of this host (CUDA IPC).
 
 use super::device::{EnteredContext, was_reset};
 use super::library::{check, initialize_driver};

@@ -18,7 +18,8 @@ pub struct Stream {
     /// Streams of the other devices that own rows of divided grids. A kernel on a divided grid runs on all devices, and
     /// begins when the previous kernel has ended on all devices. All other work runs only on the device of this stream.
     peers: Vec<PeerStream>,
-    /// Event that marks the end of the work of this stream, for the other streams; `None` if there are none.
+    /// Event that marks the end of the work of this stream, for the other streams; `None` if there are no other
+    /// streams.
     end_of_work: Option<Event>,
     /// Whether the last work was queued on the streams of all devices, and not only on this stream.
     last_work_on_all_devices: Cell<bool>,
@@ -192,8 +193,8 @@ impl Stream {
         &self.device
     }
 
-    /// Records a launch, if launches are recorded: the launch shape `numbers` and the argument `bytes`. Returns whether
-    /// the caller must execute it.
+    /// Records a launch, if launches are recorded. `numbers` is the launch shape, and `bytes` the argument of the
+    /// kernel. Returns whether the caller must execute the launch.
     pub(super) fn record_launch<A: Copy>(&self, numbers: &[u64], bytes: &A) -> Result<bool> {
         match &mut *self.launches.borrow_mut() {
             Some(launches) => launches.record(numbers, bytes),
@@ -245,7 +246,8 @@ impl Event {
         Ok(Self { device: device.clone(), event })
     }
 
-    /// Records the event. It is complete when all work queued so far has ended.
+    /// Records the event on `stream`. The event is complete when all work that was queued before, on all devices of
+    /// `stream`, has ended.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.record_on(stream.after_all_devices()?)
     }

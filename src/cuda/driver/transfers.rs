@@ -38,7 +38,7 @@ fn describe_rows(
 }
 
 impl Stream {
-    /// Sets `bytes` bytes to `value`.
+    /// Sets `bytes` bytes from `address` on to `value`.
     pub fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<()> {
         let stream = self.after_all_devices()?;
         if !self.record_launch(&[address, bytes as u64], &value)? {

@@ -73,7 +73,8 @@ plain_kernels! {
     /// Computes the number of entries to reserve for each coarse row: the number of couplings of all rows of its
     /// aggregate, which is an upper bound.
     BoundRowLengths bound_row_lengths(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK_SIZE;
-    /// Computes the Galerkin matrix P^T S P.
+    /// Computes the Galerkin matrix P^T S P, where S is the matrix of the level. P_ik is 1 if row i is in aggregate k,
+    /// and 0 otherwise.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64",
         |a| blocks_of(a.coarse.rows, WARP_THREADS), BLOCK_SIZE;
     /// Stores the coarsest matrix as a dense matrix.

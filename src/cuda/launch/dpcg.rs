@@ -48,8 +48,8 @@ impl FusedArgs {
     }
 
     /// Sets `planes_per_piece` such that a block processes as few planes as possible. A piece consists of
-    /// `planes_per_piece` consecutive planes of a tile. For each piece, a block processes `planes_per_piece` +
-    /// `extra_planes` planes.
+    /// `planes_per_piece` consecutive planes of a tile. For each piece, a block processes
+    /// `planes_per_piece` + `extra_planes` planes.
     pub fn with_planes_per_piece(mut self, extra_planes: u32) -> Self {
         let nz = self.cells.nz as u32;
         let planes_per_block = |&planes: &u32| {
@@ -122,8 +122,8 @@ impl SweepTiles {
 }
 
 impl Strides {
-    /// Returns the strides of the weights for a coarse grid, and the number of weights. `coarsened` states which
-    /// directions are coarsened.
+    /// Returns the strides of the interpolation weights for a coarse grid, and the number of weights. `coarsened`
+    /// states which directions are coarsened.
     pub fn of(coarse: CellBox, coarsened: [bool; 3]) -> (Self, usize) {
         let [x, y, z] = coarsened.map(|is_coarsened| if is_coarsened { 3 } else { 1 });
         let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
@@ -138,7 +138,7 @@ impl CoarseningArgs {
         i64::from(self.coarse.nx) * i64::from(self.coarse.ny)
     }
 
-    /// Returns the number of cubes of a slab.
+    /// Returns the number of cubes of a slab (kernels/dpcg/coarsening.cuh).
     fn cube_count(&self) -> i64 {
         i64::from(self.cube_planes) * self.coarse_plane()
     }
@@ -233,7 +233,7 @@ plain_kernels! {
         |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
     FindShifts find_shifts(NullVectorArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK_SIZE;
-    /// Finds the largest magnitude of an inverse, and the largest diagonal entry of its matrix.
+    /// Finds the largest magnitude of the entries of an inverse, and the largest diagonal entry of the inverted matrix.
     FindCondition find_condition(NullVectorArgs) = "dpcg_find_condition_f64",
         |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK_SIZE;
     /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.

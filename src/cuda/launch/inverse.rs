@@ -13,7 +13,8 @@ pub const MAX_UNKNOWNS: u32 = 1024;
 const TILE_SIDE: u32 = 64;
 
 impl InverseArgs {
-    /// Returns the number of blocks: one per tile, or one for the first block of pivots (step -1).
+    /// Returns the number of thread blocks: one per tile. Step -1, which only inverts the first pivot block, needs a
+    /// single thread block.
     pub(super) fn blocks(&self) -> u32 {
         if self.step < 0 { 1 } else { (self.n as u32).div_ceil(TILE_SIDE).pow(2) }
     }

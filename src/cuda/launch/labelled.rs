@@ -1,6 +1,7 @@
 //! Kernels that sum the cells of each label (kernels/common/labelled.cuh). They are in the modules of the families that
-//! use them. A slot consists of cells with the same label: of a run of cells in `rrb`, and of the cells of one label in
-//! one chunk of cells in `dpcg`. The items of a slot are the segments of the chunk that contain cells of the slot.
+//! use them. A slot consists of cells with the same label. In `rrb`, a slot is a run of cells. In `dpcg`, a slot
+//! consists of those cells of one chunk that have the label, and the items of the slot are the segments of the chunk
+//! that contain cells of the slot.
 
 use super::aggregation::{self, BLOCK_SIZE};
 use super::declare::Address;
@@ -42,7 +43,7 @@ impl LabelledArgs {
 
 plain_kernels! {
     PlainKernel from aggregation::AGGREGATION_KERNEL_COUNT, in PLAIN_KERNELS:
-    /// Adds the sums of the slots of each label, and computes the mean of each label.
+    /// Adds the sums of the slots of each label, and computes the mean over the cells of each label.
     LabelSums label_sums(LabelledArgs) = "label_sums_f64", |a| a.labels.count.clamp(1, MAX_CELL_BLOCKS), BLOCK_SIZE;
     /// Stores the means, which `shift_labelled` can add later.
     StoreMeans store_means(LabelledArgs) = "store_means_f64", |a| cell_blocks(i64::from(a.labels.count)), BLOCK_SIZE;
@@ -52,7 +53,8 @@ real_kernels! {
     RealKernel from aggregation::AGGREGATION_KERNEL_COUNT + PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Sums the cells of each slot.
     SlotSums slot_sums(LabelledArgs) = "slot_sums", |a| a.blocks(chunk_blocks(a.count, MAX_SLOT_BLOCKS));
-    /// Subtracts the mean of each label from v. With `restores_mean`, also adds the stored mean.
+    /// Subtracts from each value of v the mean of its label. With `restores_mean`, also adds the stored mean of the
+    /// label.
     Shift shift_labelled(LabelledArgs) = "shift", |a| a.blocks(cell_blocks(a.count));
 }
 

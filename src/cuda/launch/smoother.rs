@@ -45,7 +45,7 @@ plain_kernels! {
     /// Copies ghost cells from other patches.
     Exchange exchange(ExchangeArgs, count: u32, follows_kernel: bool) = "smoother_exchange_f64",
         |_a| count, (TILE_THREADS, 1), follows_kernel follows_kernel;
-    /// Copies u of each patch, or its ghost layer, to the second array of block Jacobi, or back.
+    /// Copies u of each patch, or only the ghost layer of u, to the second array of block Jacobi, or back.
     CopyPatches copy_patches(BlockCopyArgs, count: u32) = "smoother_copy_f64", |_a| count, (THREADS_PER_BLOCK, 1);
     /// Finds the first value of u or f that is not finite.
     InspectPatches inspect_patches(PatchArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);

@@ -12,7 +12,7 @@ include!(concat!(env!("OUT_DIR"), "/sparse.rs"));
 
 /// Largest number of inner products, or of terms of a linear combination, per pass (kernels/sparse/steps.cuh).
 pub const SUMS_PER_PASS: usize = 8;
-/// Marks a position of sell without a row (kernels/sparse/products.cuh).
+/// Marks a position in the sell format to which no row belongs (kernels/sparse/products.cuh).
 pub const NO_INDEX: u32 = u32::MAX;
 
 /// Operation that computes the result of row i from s_i = sum_j a_ij x_j (kernels/sparse/rows.cuh).
@@ -68,7 +68,7 @@ plain_kernels! {
 
 real_kernels! {
     RealKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len(), in REAL_KERNELS:
-    /// Computes <f a, f b>.
+    /// Computes <f a, f b>, where f is a factor.
     Dot vector_dot(VectorArgs) = "sparse_dot", |a| cell_blocks(a.count);
     /// Computes r -= alpha q and <r, r>, as a step of the loop.
     AddScaled vector_add_scaled(VectorArgs) = "sparse_add_scaled", |a| cell_blocks(a.count);
@@ -78,16 +78,16 @@ real_kernels! {
     SumInnerProducts sum_inner_products(InnerProductsArgs) = "sparse_inners", |a| cell_blocks(a.count);
     /// Computes a linear combination, and the square of its norm.
     Combine combine(CombineArgs) = "sparse_combine", |a| cell_blocks(a.count);
-    /// Computes d v and <v, d v>.
+    /// Computes d v and <v, d v>, where d is a diagonal matrix.
     Scale scale_by_diagonal(DiagonalArgs) = "sparse_scale", |a| cell_blocks(a.count);
     /// Computes the first step of a Chebyshev polynomial.
     BeginChebyshev begin_chebyshev(DiagonalArgs) = "sparse_begin_chebyshev", |a| cell_blocks(a.count);
-    /// Computes out += f d v.
+    /// Computes out += f d v, where d is a diagonal matrix and f a factor.
     AddScaledByDiagonal add_scaled_by_diagonal(DiagonalArgs) = "sparse_add_scaled_by_diagonal",
         |a| cell_blocks(a.count);
-    /// Computes r -= alpha q, <r, r> and <r, d r>, as a step of the loop.
+    /// Computes r -= alpha q, <r, r> and <r, d r>, as a step of the loop, where d is a diagonal matrix.
     DescendByDiagonal descend_by_diagonal(DiagonalArgs) = "sparse_descend", |a| cell_blocks(a.count);
-    /// Computes x += alpha p and p = d r + beta p, as a step of the loop.
+    /// Computes x += alpha p and p = d r + beta p, as a step of the loop, where d is a diagonal matrix.
     AdvanceByDiagonal advance_by_diagonal(DiagonalArgs) = "sparse_advance_by_diagonal", |a| cell_blocks(a.count);
     /// Fills a vector with random numbers.
     Random fill_random(RandomArgs) = "sparse_random", |a| cell_blocks(a.count);
@@ -96,14 +96,14 @@ real_kernels! {
 format_kernels! {
     FormatKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + REAL_KERNELS.len(), in FORMAT_KERNELS,
         by Reals "_f64" "_f32" "_single":
-    /// Computes rows of a matrix in csr.
+    /// Computes the results that `FinishKind` selects, for rows of a matrix in csr.
     Csr csr_rows(CsrArgs) = "sparse_csr",
         |a, _s| row_blocks(a.end_position - a.first_position, i64::from(a.threads_per_row), a.long_rows.count),
         BLOCK_SIZE;
-    /// Computes rows of a matrix in sell or ell.
+    /// As `csr_rows`, for a matrix in sell or ell.
     Sell sell_rows(SellArgs) = "sparse_sell", |a, _s| row_blocks(a.position_count, 1, a.long_rows.count), BLOCK_SIZE;
-    /// Computes rows of a matrix in dia.
+    /// As `csr_rows`, for a matrix in dia.
     Dia dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
-    /// Computes rows of a matrix in bsr.
+    /// As `csr_rows`, for a matrix in bsr.
     Bsr bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
 }

@@ -15,12 +15,12 @@ include!(concat!(env!("OUT_DIR"), "/vectors.rs"));
 pub enum SumUse {
     /// The sum is stored.
     Stored = 0,
-    /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
+    /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with this sum.
     Rho = 1,
     /// The sum is sigma = <p, P A p>, the last sum of an iteration. The last block ends the iteration.
     LastSigma = 2,
-    /// The sum is <Z^T q, t>, the last sum of an iteration. The last block computes sigma = <p, P A p> =
-    /// <p, q> - <Z^T q, t>.
+    /// The sum is <Z^T q, t>, the last sum of an iteration. The last block computes
+    /// sigma = <p, P A p> = <p, q> - <Z^T q, t>.
     LastPart = 3,
 }
 
@@ -33,11 +33,11 @@ impl CellBox {
 
 plain_kernels! {
     PlainKernel from SHARED_KERNEL_COUNT, in PLAIN_KERNELS:
-    /// Computes <f a, f b>.
+    /// Computes <f a, f b>, where f is a factor.
     Dot cell_dot(VectorArgs) = "dot_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
-    /// Computes out += f a; in the loop r -= alpha q and <r, r>.
+    /// Computes out += f a, where f is a factor; in the loop, r -= alpha q and <r, r>.
     AddScaled cell_add_scaled(VectorArgs) = "add_scaled_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
-    /// Computes out = a + f out.
+    /// Computes out = a + f out, where f is a factor.
     UpdateDirection cell_update_direction(VectorArgs) = "direct_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
     Advance cell_advance(VectorArgs) = "advance_f64", |a| cell_blocks(a.count), BLOCK_SIZE;

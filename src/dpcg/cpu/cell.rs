@@ -1,6 +1,6 @@
 //! Multigrid with cell coarsening for 7-point matrices (Alcouffe, Brandt, Dendy and Painter 1981). A coarse cell
-//! consists of two fine cells in each direction that is coarsened. The interpolation P is piecewise constant, and R =
-//! P^T. The coarse matrix is again a 7-point matrix:
+//! consists of two fine cells in each direction that is coarsened. The interpolation P is piecewise constant, and the
+//! restriction is R = P^T. The coarse matrix is again a 7-point matrix:
 //!
 //! ```text
 //! coupling of two coarse cells = (sum of the couplings across their common face) / 2
@@ -179,8 +179,8 @@ struct Level<'a, F, V> {
 }
 
 impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
-    /// Returns the number of threads that work on this grid, and the rows j of this thread. The rows of a thread are
-    /// the fine rows of whole coarse rows, which also belong to this thread.
+    /// Returns the number of threads that work on this grid, and the rows j of this thread. A thread owns whole coarse
+    /// rows, and all fine rows that these coarse rows contain.
     fn active_threads_and_rows(&self, thread: TeamThread, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
         let Cells { ny, .. } = self.a.cells;
         let uses_team = self.a.cells.count() >= MIN_TEAM_CELLS;
@@ -218,7 +218,7 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// write r.
     unsafe fn descend<T: Real, C: CellVector<T>>(&self, counter: &PassSteps, grid: &Grid<T>, coarse_r: &C, scale: f64) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
-        // it reads are complete.
+        // are read are complete.
         self.run_pass(counter, grid, |half_sweep, j, k| unsafe {
             match half_sweep {
                 0 => self.set_first_colour(j, k),
@@ -235,7 +235,7 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// `e`.
     unsafe fn ascend<T: Real, C: CellVector<T>>(&self, counter: &PassSteps, grid: &Grid<T>, e: &C, scale: f64) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
-        // it reads are complete.
+        // are read are complete.
         self.run_pass(counter, grid, |half_sweep, j, k| unsafe {
             if half_sweep > 0 {
                 return self.relax_cells(half_sweep % 2, j, k);
@@ -414,7 +414,7 @@ for_each_isa! {
     }
 
     /// Computes x = D^-1 (r - (A - D) x) in the cells with i % 2 = `parity`. The loop computes the values of all cells,
-    /// so that it vectorizes, and discards the other half.
+    /// so that it vectorizes, and discards the values of the cells with the other parity.
     fn relax_row<F: Real>(x: &mut [F], parity: usize, row: RowData<F>) {
         let mut new_values = [F::default(); CHUNK_CELLS];
         for start in (0..x.len()).step_by(CHUNK_CELLS) {

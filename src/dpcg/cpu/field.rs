@@ -54,7 +54,7 @@ impl Field {
         }
     }
 
-    /// Returns the values of the neighbours to west, south and bottom.
+    /// Returns the values of the west, south and bottom neighbours of a range of cells.
     ///
     /// # Safety
     /// No thread may write these values while the slices are in use.
@@ -63,7 +63,7 @@ impl Field {
         self.strides.map(|stride| unsafe { self.values.slice(self.guard_len + cells.start - stride, cells.len()) })
     }
 
-    /// Returns the values of the neighbours to east, north and top.
+    /// Returns the values of the east, north and top neighbours of a range of cells.
     ///
     /// # Safety
     /// No thread may write these values while the slices are in use.

@@ -14,8 +14,8 @@
 //! thread recomputes those rows of other threads that it needs. The recomputed values are bitwise identical.
 //!
 //! The product q = A p is computed one plane behind p, while the couplings are still in the cache. A thread computes q
-//! piece by piece (`Pieces`: ranges of rows). Pieces that need p of another thread are computed after a barrier. With t
-//! = E^-1 Z^T q,
+//! piece by piece (`Pieces`: ranges of rows). Pieces that need p of another thread are computed after a barrier. P A p
+//! and <p, P A p> are computed from t = E^-1 Z^T q:
 //!
 //! ```text
 //! P A p = q - A Z t,   <p, P A p> = <p, q> - <Z^T q, t>.
@@ -41,7 +41,7 @@ struct RowRings<'a> {
 }
 
 impl RowRings<'_> {
-    /// Returns the index of the first cell of row `row` of a term.
+    /// Returns the index in `values` of the first cell of row `row` of a term.
     fn row_start(&self, term: usize, row: usize) -> usize {
         (term * (self.ny + 1) + row % (self.ny + 1)) * (self.nx + 2) + 1
     }
@@ -62,8 +62,8 @@ impl RowRings<'_> {
         )
     }
 
-    /// Returns the values of a term at the neighbours of a row to the west, south and bottom; with `is_upper`, to the
-    /// east, north and top.
+    /// Returns the values of a term at the west, south and bottom neighbours of the cells of a row. With `is_upper`,
+    /// returns the values at the east, north and top neighbours.
     fn neighbour_rows(&self, term: usize, row: usize, is_upper: bool) -> [&[f64]; 3] {
         let (rows_per_ring, own_start) = (self.ny + 1, self.row_start(term, row));
         let adjacent_rows = if is_upper { [row + 1, row + self.ny] } else { [row + rows_per_ring - 1, row + 1] };
@@ -73,7 +73,7 @@ impl RowRings<'_> {
     }
 }
 
-/// Returns the number of values of a thread's rings, including one row for z or P A p.
+/// Returns the number of values of the rings of a thread, and of one row of workspace for z or P A p.
 pub fn ring_value_count(order: usize, nx: usize, ny: usize) -> usize {
     order.max(1) * (ny + 1) * (nx + 2) + nx
 }

@@ -7,8 +7,8 @@
 //! M = (D + L) D^-1 (D + L^T).
 //! ```
 //!
-//! M has the couplings of A, and additional couplings (fill) between cells that follow a common neighbour. With omega =
-//! 0, D is chosen such that diag(M) = diag(A). With omega = 1, M and A have equal row sums.
+//! M has the couplings of A, and additional couplings (fill) between two cells that follow the same neighbour. If omega
+//! is 0, D is chosen such that diag(M) = diag(A). If omega is 1, M and A have equal row sums.
 //!
 //! The forward solve for a cell needs the preceding cells in x, y and z. Each thread owns the same range of rows j in
 //! all planes. A thread solves its rows in plane k after the preceding thread has completed plane k. Meanwhile, the

@@ -51,8 +51,8 @@ impl SolveSteps for ThreadState<'_> {
         self.compute_residual(&self.vectors().z)
     }
 
-    /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|. On entry, x contains x^, the solution of P A x^
-    /// = P b (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, x is unchanged.
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|. On entry, x contains x^, which solves the
+    /// deflated system P A x^ = P b (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, x is unchanged.
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         if self.state.deflation.is_some() {
             let q = &self.vectors().q;

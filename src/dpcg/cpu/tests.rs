@@ -32,7 +32,8 @@ pub fn runs_all_rows() -> bool {
     std::env::var_os("RRBSOLVER_ALL_ROWS").is_some()
 }
 
-/// Returns whether a count agrees with its golden value: within 1 up to 100 iterations, and within 1 % above.
+/// Returns whether an iteration count agrees with its golden value: within 1 if the golden value is at most 100, and
+/// within 1 % otherwise.
 pub fn agrees_with_golden(count: usize, golden: usize) -> bool {
     count.abs_diff(golden) <= if golden <= 100 { 1 } else { golden / 100 }
 }

@@ -19,7 +19,7 @@ use crate::stencil::cells::{Cells, SevenPoints};
 pub enum UnfusedPreconditioner {
     /// An incomplete Cholesky factorization.
     Incomplete(Incomplete),
-    /// Multigrid with vertex coarsening; coarse grids in single precision.
+    /// Multigrid with vertex coarsening; single precision.
     Vertex32(VertexMultigrid<f32>),
     /// Multigrid with vertex coarsening; double precision.
     Vertex64(VertexMultigrid<f64>),

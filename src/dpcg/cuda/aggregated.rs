@@ -44,7 +44,7 @@ impl Aggregated {
         ))
     }
 
-    /// Computes z = M^-1 r and <r, z>.
+    /// Computes z = M^-1 r, and <r, z> as the reduction `sum`.
     pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
         self.0.apply(stream, scale, (r, z), sum)
     }

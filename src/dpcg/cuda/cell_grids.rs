@@ -42,10 +42,13 @@ impl Grid {
     }
 }
 
-/// Builds all grids, down to a grid of at most `max_coarsest_cells` cells and at most
-/// `DenseInverse::MAX_COARSEST_UNKNOWNS` cells, and the inverse of the coarsest matrix. `scalars` is the address of the
-/// scalars, and `matrix_scale` the power of two by which coarse matrices are multiplied. `is_single_precision`: coarse
-/// grids use f32. If there are no coarse grids, the inverse is that of the caller's matrix.
+/// Builds all coarse grids, and the inverse of the coarsest matrix. The coarsest grid has at most `max_coarsest_cells`
+/// cells, and at most `DenseInverse::MAX_COARSEST_UNKNOWNS` cells. If there are no coarse grids, the inverse is that of
+/// the caller's matrix.
+///
+/// - `scalars`: address of the scalars.
+/// - `matrix_scale`: power of two by which coarse matrices are multiplied.
+/// - `is_single_precision`: whether coarse grids use f32.
 pub fn build_grids(
     pool: &mut Pool,
     stream: &Stream,
@@ -89,7 +92,8 @@ fn setup_args(grid_setup: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGrid
     }
 }
 
-/// Makes coarse grid l from the previous grid `fine`. The strengths of `fine` must be those that were computed last.
+/// Makes coarse grid l from the previous grid `fine`, or from the caller's grid if `fine` is `None`. The strengths that
+/// were computed last must be those of the finer grid.
 fn coarsen_grid(grid_setup: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
     let (stream, is_single_precision) = (grid_setup.stream, grid_setup.is_single_precision);
     let [x, y, z, _] = grid_setup.fetch_strengths()?;

@@ -19,7 +19,7 @@ pub struct Grid {
     pub coarse_box: CellBox,
     pub coarsened_directions: [i32; 3],
     pub conductances: Conductances,
-    /// Diagonal, and 1 / divisor of the smoother.
+    /// Two arrays: the diagonal, and the reciprocals of the divisors of the smoother.
     pub diagonals: PaddedArrays,
     pub weights: Memory,
     pub strides: Strides,
@@ -66,8 +66,9 @@ struct Matrix {
     diagonals: PaddedArrays,
 }
 
-/// Returns the number of zeros before and after each array of a grid: the largest offset of a 27-point stencil. On the
-/// finest grid, a plane of zeros is sufficient, so the solver's vectors can be used there.
+/// Returns the number of zeros before and after each array of a grid: the largest distance between the indices of two
+/// neighbours in a 27-point stencil. On the finest grid, a plane of zeros is sufficient, so the solver's vectors can be
+/// used there.
 fn guard_len(extents: Cells) -> usize {
     extents.plane() + extents.nx + 1
 }
@@ -169,8 +170,9 @@ impl Grid {
 }
 
 /// Memory for a coarsening step, which processes the coarse grid by slabs (kernels/dpcg/coarsening.cuh). A slab
-/// consists of up to `point_planes` planes of coarse points, and of the planes of cubes that these points need. The
-/// memory contains the unrounded weights of the whole grid, and the matrices of the cubes of one slab.
+/// consists of up to `point_planes` planes of coarse points, and of the planes of cubes that these points need. A cube
+/// is the region between 8 coarse points. The memory contains the unrounded weights of the whole grid, and the matrices
+/// of the cubes of one slab.
 struct Slabs {
     weights: Address,
     cubes: Address,
@@ -226,7 +228,7 @@ impl Slabs {
     }
 }
 
-/// Makes all grids of `scale` times the matrix except the coarsest one, and the inverse of the coarsest matrix.
+/// Makes the grids of `scale` times the matrix, except the coarsest grid, and the inverse of the coarsest matrix.
 /// `is_single_precision`: the cycle computes in f32.
 pub fn build_grids(
     pool: &mut Pool,

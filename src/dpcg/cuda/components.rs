@@ -29,7 +29,7 @@ pub struct Components {
 
 impl Components {
     /// Describes the components of the matrix of `source`. `root` is the address of an array with one entry per cell:
-    /// the first cell of its component. The inspection computes this array.
+    /// the first cell of the component of this cell. The inspection computes this array.
     pub fn new(source: &DeviceMatrix, root: Address) -> Self {
         let component_args =
             CellComponentArgs { cells: source.cells, m: source.m, root, ..CellComponentArgs::default() };
@@ -43,7 +43,7 @@ impl Components {
         }
     }
 
-    /// Records that all cells belong to one component, and whether it is singular.
+    /// Records that all cells belong to one component, and whether this component is singular.
     pub fn set_single_component(&mut self, is_singular: bool) -> Result<()> {
         self.component_sizes = collected([self.extents.count()], ALLOCATION_NAME)?;
         self.is_singular = collected([is_singular], ALLOCATION_NAME)?;
@@ -100,14 +100,15 @@ impl Components {
         self.component_args.zero_row_sum
     }
 
-    /// Returns the address of the array with the component of each cell; a cell without component has all bits set.
-    /// Returns 0 if all cells belong to one component.
+    /// Returns the address of the array with the component of each cell. The value of a cell in no component has all
+    /// bits set. Returns 0 if all cells belong to one component.
     pub fn cell_labels(&self) -> Address {
         if self.is_single_component() { 0 } else { self.component_args.component_of_cell }
     }
 
-    /// Stores a 32-bit label per cell at `labels`: the index of its component among the singular components. Cells in
-    /// no singular component get the number of singular components as label.
+    /// Stores a 32-bit label per cell at `labels`. The singular components are numbered from 0; the label of a cell is
+    /// the number of its singular component. Cells in no singular component get the number of singular components as
+    /// label.
     fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
         let components = self.component_list();
         let no_component_label = components.singular_count();
@@ -124,7 +125,7 @@ impl Components {
         )
     }
 
-    /// Lists the cells of singular components by component. Returns `None` if no component is singular.
+    /// Groups the cells of the singular components by component. Returns `None` if no component is singular.
     pub fn singular_cells(&self, pool: &mut Pool, stream: &Stream) -> Result<Option<Labelled>> {
         let (count, cells) = (self.component_list().singular_count(), self.extents.count());
         if count == 0 {

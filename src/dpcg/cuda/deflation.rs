@@ -25,8 +25,8 @@ const ALLOCATION_NAME: &str = "deflation vectors";
 enum SolverOfE {
     /// Product with E^-1 on the device.
     DeviceInverse(DenseInverse),
-    /// Systems with E are solved on the host, by L D L^T or by conjugate gradients. `g` and `t` are host copies of g =
-    /// Z^T v and t = E^-1 g.
+    /// Systems with E are solved on the host, by L D L^T or by conjugate gradients. `g` contains Z^T v and `t` contains
+    /// E^-1 g; both are host copies of vectors on the device.
     HostSolver { coarse_matrix: CoarseMatrix, scratch: SolveScratch, g: Vec<f64>, t: Vec<f64> },
 }
 

@@ -19,14 +19,15 @@ pub struct DenseInverse {
     pivots: Address,
     /// Diagonal of the matrix.
     pub diagonal: Address,
-    /// Null vector of each unknown, counted from 1; 0: none. A bit marks the removed unknown of each null vector.
+    /// For each unknown, the number of the null vector to which it belongs, counted from 1; 0 if it belongs to none.
+    /// Bit 31 marks one unknown per null vector: the unknown that is removed.
     pub null_vector_of: Address,
     /// Number of null vectors.
     pub null_vector_count: Address,
-    /// For each null vector u, 1 / (c k^2) with k = u^T u, and the factor c of its shift c u u^T (see
+    /// Two numbers for each null vector u: 1 / (c k^2) with k = u^T u, and the factor c of the shift c u u^T (see
     /// [`Self::project_inverse`]).
     shift: Address,
-    /// Largest magnitude in the inverse, and largest diagonal entry of the matrix with its shifts.
+    /// Two numbers: the largest magnitude in the inverse, and the largest diagonal entry of the matrix with its shifts.
     largest: Address,
 }
 
@@ -60,7 +61,8 @@ impl DenseInverse {
         Ok(())
     }
 
-    /// Adds the memory to the pool for the next factorization. The current factorization does not reuse it.
+    /// Adds the memory of this object to the pool for the next factorization. The current factorization does not reuse
+    /// this memory.
     pub fn save_for_next(self, pool: &mut Pool) -> Result<()> {
         pool.save_for_next(self.memory)
     }

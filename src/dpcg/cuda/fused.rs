@@ -10,7 +10,7 @@ use crate::error::Result;
 use std::mem::offset_of;
 
 impl State {
-    /// Returns whether steps are fused. The device then executes iterations without the host.
+    /// Returns whether steps are fused. In this case, the device executes iterations without the host.
     pub fn is_fused(&self) -> bool {
         self.fused_steps != FusedSteps::Unfused && self.recorded_loop.is_some()
     }
@@ -38,8 +38,9 @@ impl State {
         self.ascend(stream, source, energy, [energy, deflated_sum])
     }
 
-    /// Launches an iteration that begins with p, q and, with deflation, t, where P A p = q - A Z t. The kernels also
-    /// update rho and sigma, or end the loop. `last_sum` contains the arguments of the reduction in the last kernel.
+    /// Launches an iteration. On entry, p, q and, with deflation, t have been computed, and P A p = q - A Z t. The
+    /// kernels also update rho and sigma, or end the loop. `last_sum` contains the arguments of the reduction in the
+    /// last kernel.
     pub fn fused_iteration(&self, stream: &Stream, source: &DeviceMatrix, last_sum: Sum) -> Result<()> {
         let rho = Sum { sum_use: SumUse::Rho as i32, conditional: 0, ..last_sum };
         let args = FusedArgs { sum: rho, ..self.pass_args(source) };
@@ -59,7 +60,7 @@ impl State {
         self.ascend(stream, source, undeflated_sum, [energy, deflated_sum])
     }
 
-    /// Launches the pass `descend` with the order of the series.
+    /// Launches the pass `descend` for the order of the Neumann series.
     fn descend(&self, stream: &Stream, args: &FusedArgs) -> Result<()> {
         [launch::descend_0, launch::descend_1, launch::descend_2][self.series_order()](stream, args)
     }
@@ -82,7 +83,7 @@ impl State {
         deflation.solve_with_product(stream, self.vectors.q, deflated_sum)
     }
 
-    /// Returns the arguments of both passes.
+    /// Returns the arguments of the passes `descend` and `ascend`.
     fn pass_args(&self, source: &DeviceMatrix) -> FusedArgs {
         let order = self.series_order();
         let Vectors { x, r, p, q, z, series_vector, second_p, norm_partial, .. } = self.vectors;

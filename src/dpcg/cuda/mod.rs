@@ -58,7 +58,7 @@ pub struct Cuda {
     host_matrix: OnceCell<StoredMatrix>,
     /// Thread team for work on the host copy.
     team: Option<Team>,
-    /// Counts of the couplings that point out of the box, and the first such coupling.
+    /// Counts of the couplings that point out of the box of cells, and the first such coupling.
     outward_couplings: OutwardCouplings,
     /// Deflation regions that `find_regions` has found for the next `factorize`; `None` without deflation.
     regions: Option<Regions>,
@@ -164,8 +164,8 @@ impl DpcgBackend for Cuda {
         if findings.has_invalid_entry == 0 {
             return Ok(f64::from_bits(findings.center_max));
         }
-        // The matrix is inspected again on the host. This inspection returns the error, or the largest center if
-        // `checks_finite` is false and only couplings are not finite.
+        // The matrix is inspected again on the host. This inspection returns the error, except in one case: if
+        // `checks_finite` is false and only couplings are not finite, this inspection returns the largest center.
         let stream = self.session.stream();
         let host_view = view_with_caller_names(a, &copy_matrix_to_host(&self.host_matrix, source, stream)?);
         InspectedRows::merge_center_max(

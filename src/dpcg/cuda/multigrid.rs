@@ -16,7 +16,7 @@ pub struct GridsAndInverse<G> {
     pub inverse: DenseInverse,
 }
 
-/// Matrix and workspace for the setup of the grids, which belong to `matrix_scale` times the matrix.
+/// Matrix and workspace for the setup of the grids. The grids are computed for `matrix_scale` times the matrix.
 pub struct GridSetup<'a> {
     pub stream: &'a Stream,
     pub source: &'a DeviceMatrix,
@@ -32,8 +32,8 @@ pub struct GridSetup<'a> {
     /// where s is the sum of the conductances in this direction; with cell coarsening, s is the magnitude of this sum.
     /// With vertex coarsening, the number of rows follows the strengths.
     pub strengths: Address,
-    /// Addresses of the row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more
-    /// points than the finest grid.
+    /// Addresses of two arrays of row sums in the pool's workspace. Grid l uses `row_sums[l % 2]`. Each array has the
+    /// size of the finest grid, because no grid has more points.
     pub row_sums: [Address; 2],
 }
 

@@ -10,17 +10,18 @@ use crate::error::{Result, collected, zeroed};
 /// Name of the memory in error messages about failed allocations.
 const ALLOCATION_NAME: &str = "deflation regions";
 
-/// Bit that marks the removed unknown of a null vector (kernels/common/inverse.cuh).
+/// Bit that marks the unknown that is removed for a null vector (kernels/common/inverse.cuh).
 const REMOVED_UNKNOWN: u32 = 1 << 31;
 
 /// The region number of each cell, in 16 bits.
 pub struct RegionNumbers {
-    /// Region numbers. Cells in no region, and the padding around the cells, have the number `count`.
+    /// Region numbers. Cells in no region, and the padding around the cells, have the number `region_count`.
     region_numbers: PaddedArrays,
     /// Number of regions, that is, of columns of Z.
     pub region_count: usize,
-    /// For each column of Z, the null vector of A to which this column contributes, counted from 1; 0: none. The bit
-    /// `REMOVED_UNKNOWN` marks the removed column of each null vector.
+    /// For each column of Z, the number of the null vector of A to which this column contributes, counted from 1. The
+    /// number is 0 if there is no such null vector. The bit `REMOVED_UNKNOWN` marks one column per null vector: the
+    /// column whose unknown is removed.
     pub null_vector_of: Vec<u32>,
     /// Number of null vectors of A that are sums of columns of Z.
     pub null_vector_count: usize,

@@ -104,8 +104,8 @@ impl State {
         self.project(stream, source, q, p, sum)
     }
 
-    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T. Without deflation, this function does nothing; it does
-    /// not compute <p, v> either.
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T. Without deflation, v is unchanged, and <p, v> is not
+    /// computed.
     pub fn project(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> Result<()> {
         if let Some(deflation) = &mut self.deflation {
             self.coarse_solve_seconds += deflation.project(stream, source, v, p, sum)?;

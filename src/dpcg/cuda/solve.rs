@@ -59,9 +59,12 @@ impl SolveSteps for Run<'_> {
         self.attempt(inspect).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::uninspected() })
     }
 
-    /// With `Load::Rhs`, loads only b, and returns 0 instead of <b, b>. b is not loaded again if the device already
-    /// stores b times `scale` and, if there are singular components, has already subtracted the means of b over them.
-    /// After this call, `change_means` subtracts these means, unless they were already subtracted.
+    /// With `Load::Rhs`, loads only b, and returns 0 instead of <b, b>. This load is skipped in two cases:
+    /// - there are no singular components, and the device already stores `scale` times b;
+    /// - there are singular components, the device already stores `scale` times b, and the means of this b over the
+    ///   singular components were already subtracted.
+    ///
+    /// After this call, `change_means` subtracts the means of b if they are not yet subtracted.
     fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = load.guess() else {
             let requested_rhs = LoadedRhs { scale, means_subtracted: self.state.singular_cells.is_some() };

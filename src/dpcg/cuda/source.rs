@@ -11,7 +11,7 @@ use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 /// Largest number of cells. Cell indices have 31 bits, because one bit of 32 is used for marks.
 const MAX_CELLS: usize = 1 << 31;
 
-/// Returns an error if cell indices do not fit into 31 bits.
+/// Returns an error if a direction has more than 2^31 - 1 cells, or if cell indices do not fit into 31 bits.
 fn check_index_range(extents: Cells) -> Result<()> {
     if extents.size().iter().all(|&n| i32::try_from(n).is_ok()) && extents.count() <= MAX_CELLS {
         return Ok(());
@@ -22,6 +22,7 @@ fn check_index_range(extents: Cells) -> Result<()> {
 /// The matrix A, with a plane of zeros before and after each array.
 pub struct DeviceMatrix {
     pub extents: Cells,
+    /// `extents` in the type of kernel arguments.
     pub cells: CellBox,
     pub m: CellMatrix,
     arrays: PaddedArrays,

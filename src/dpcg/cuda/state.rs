@@ -31,7 +31,7 @@ pub enum Multigrid {
 pub enum FusedSteps {
     /// No steps: each step is a separate kernel.
     Unfused,
-    /// All steps, with a Neumann series of this order.
+    /// All steps. The preconditioner is a Neumann series of this order; order 0 is Jacobi.
     Series(usize),
     /// All steps except z = M^-1 r.
     AroundCycle,
@@ -66,11 +66,13 @@ pub struct Vectors {
     /// A p; with deflation and unfused steps, P A p. Also workspace of `precondition` and of `back_substitute`.
     pub q: Address,
     pub z: Address,
-    /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.
+    /// Workspace of a Neumann series; 0 if there is no series. The fused pass `descend` uses this array as second array
+    /// r: it reads r from one array and writes r to the other array.
     pub series_vector: Address,
-    /// The second p of fused passes; 0 if there is none.
+    /// Second array p of the fused pass `ascend`, which reads p from one array and writes p to the other array; 0
+    /// without fused passes.
     pub second_p: Address,
-    /// Whether `second_p` contains the current p after a loop.
+    /// Whether `second_p`, instead of `p`, contains the current p. A loop of PCG sets this field at its end.
     pub p_is_in_second: bool,
     /// Partial sums, one per thread block.
     partial_sums: Address,
@@ -87,8 +89,8 @@ impl Vectors {
         [self.x, self.b, self.r, p, self.q, self.z][v.0]
     }
 
-    /// Allocates the vectors. With `has_series`, also allocates the workspace of a Neumann series. With
-    /// `has_second_p`, also allocates the second p of fused passes.
+    /// Allocates the vectors. With `has_series`, also allocates the workspace of a Neumann series. With `has_second_p`,
+    /// also allocates the second array p of the fused passes.
     pub fn new(stream: &Stream, extents: Cells, has_series: bool, has_second_p: bool) -> Result<Self> {
         let vector_count = 6 + usize::from(has_series) + usize::from(has_second_p);
         let arrays = PaddedArrays::zeroed(
@@ -212,8 +214,8 @@ impl State {
         })
     }
 
-    /// Returns the parts that the next factorization reuses: the vectors, the memory of all other data, the loop, and
-    /// the aggregates.
+    /// Returns the parts that the next factorization reuses: the vectors, the memory of all other data, the recorded
+    /// loop, and the aggregates.
     fn into_reusable_parts(self) -> Result<(Vectors, Pool, Option<RecordedLoops>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular_cells) = self.singular_cells {

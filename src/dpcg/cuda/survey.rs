@@ -31,8 +31,8 @@ const ALLOCATION_NAME: &str = "the inspection of the matrix";
 /// class. Fewer than 2^18 classes are therefore inserted.
 const HALF_MAX_SLOTS: usize = 1 << 17;
 
-/// Number of values per group: the lowest index in each of three directions, and the bitwise complement of the highest
-/// index in each.
+/// Number of values that describe the extents of a group: the lowest cell index in each of three directions, and the
+/// bitwise complement of the highest cell index in each direction.
 const VALUES_PER_GROUP: usize = 6;
 
 /// Memory of the inspection, and arguments of its kernels.
@@ -45,8 +45,8 @@ pub struct Surveyor {
     pub components: Components,
     /// The caller's labels, if there are any.
     labels: Option<Memory>,
-    /// One value per cell. At the first cell of each group, the value contains the coarsest grid with points in the
-    /// group, and the number of these points. Allocated when hidden groups are first counted.
+    /// One value per cell. The value at the first cell of a group encodes the coarsest grid with points in the group,
+    /// and whether these are several points. The memory is allocated when hidden groups are first counted.
     coarsest_points: Option<Memory>,
     /// Host copy of the extents of the groups.
     group_extents: Vec<u32>,
@@ -59,8 +59,8 @@ impl Surveyor {
     /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &DeviceMatrix) -> Result<Self> {
         let n = source.extents.count();
-        // There are at most n classes. The hash table therefore has more slots than inserted classes, and is never
-        // full.
+        // At most n classes, and fewer than 2^18 classes (see `HALF_MAX_SLOTS`), are inserted into the hash table. The
+        // table therefore has more slots than inserted classes, and is never full.
         let slots = (2 * n.min(HALF_MAX_SLOTS)).next_power_of_two();
         let max_classes = n.min(usize::from(NO_REGION));
         let sizes = [
@@ -211,8 +211,8 @@ impl Surveyor {
         Ok(self.fetch_findings(stream)?.hidden_groups as usize)
     }
 
-    /// Returns the smallest extent of a strong group in cells, in directions with more than one cell. Returns 0 if
-    /// there is no group, or if there are more than `MAX_GROUPS` groups.
+    /// Returns the smallest extent of a strong group, in cells. Directions in which the grid has a single cell do not
+    /// count. Returns 0 if there is no group, or if there are more than `MAX_GROUPS` groups.
     fn thinnest_group(&self, source: &DeviceMatrix, group_count: usize) -> usize {
         if group_count > MAX_GROUPS {
             return 0;
@@ -231,9 +231,9 @@ impl Surveyor {
         let is_level_set = choice.kind == RegionKind::LevelSet;
         let uses_labels = is_level_set && choice.labels.is_some();
         if self.components.component_list().count() > usize::from(NO_REGION) && !uses_labels {
-            // Each component has at least one class, so there are too many classes. With `Subdomain` and
-            // `LevelSetSubdomain`, the kernel must also not run on this matrix: with several boxes, the upper 32 bits
-            // of a key are too few for the pair of component and box.
+            // Each component has at least one class, so there are too many classes. The error is returned before
+            // `classify_cells` runs: with several boxes (`Subdomain`, `LevelSetSubdomain`), the number of a pair of
+            // component and box could exceed the upper 32 bits of a key.
             return Err(too_many_regions(choice));
         }
         self.class_args = ClassArgs {
@@ -300,8 +300,8 @@ impl Surveyor {
         Ok(self.labels.insert(memory).address)
     }
 
-    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `no_region`, and so do
-    /// the entries of one plane before and one plane after the box.
+    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `no_region`. The
+    /// entries in one plane before the first cell and in one plane after the last cell also get this value.
     pub fn assign_cell_regions(&self, stream: &Stream, regions: Address, no_region: u16) -> Result<()> {
         let region_number = |&vector: &u16| if vector == NO_REGION { no_region } else { vector };
         stream.send(

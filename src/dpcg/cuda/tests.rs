@@ -479,8 +479,8 @@ fn compare_cell_grids<T: Real + AnyBitPattern>(
         column[cell] = 1.0;
         expected.coarsest_solver.solve(&mut column);
         let largest_error = inverse_column.iter().zip(&column).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // The bound is the rounding error times the condition number, which is some thousands times the ratio 1e3 of
-        // the largest to the smallest coupling.
+        // The bound is the rounding error times the condition number. The condition number is some thousand times the
+        // ratio of the largest to the smallest coupling, which is 1e3.
         assert!(
             largest_error <= 1e-9 * largest_entry,
             "{case_name}: {largest_error:e} off in column {cell} of the inverse, {largest_entry:e}"
@@ -527,7 +527,7 @@ fn random_labels(cells: usize, count: u32, max_run_length: f64, random: &mut Spl
 }
 
 /// Compares sums by label. The summed values are integers, so the sums are exact in any order. `uses_32_bits`: whether
-/// labels have 32 bits, not 16.
+/// labels have 32 bits; otherwise, they have 16 bits.
 fn compare_label_sums(
     cuda: &Cuda,
     size: [usize; 3],

@@ -18,7 +18,7 @@ use crate::cuda::vectors::Scale;
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 
-/// Indices of the arrays in `Grid::vectors`. The array `X_ARRAY + 1` is the second x.
+/// Indices of the arrays in `Grid::vectors`. x is stored alternately in the arrays `X_ARRAY` and `X_ARRAY + 1`.
 const R_ARRAY: usize = 0;
 const X_ARRAY: usize = 1;
 
@@ -40,7 +40,8 @@ pub struct VertexMultigrid {
     tiles: [SweepTiles; 2],
     cycle_args: VertexCycleArgs,
     cooperative_launch: CooperativeLaunch,
-    /// Memory of r and x of the coarsest grid in f64, the list of grids, and the counters of the barrier.
+    /// Memory of four lists: r of the coarsest grid in f64, x of the coarsest grid in f64, the arguments of the coarse
+    /// grids, and the counters of the barrier.
     memory: Memory,
     /// The solver's r.
     r: Address,
@@ -49,8 +50,8 @@ pub struct VertexMultigrid {
 }
 
 impl Grid {
-    /// Returns the arguments of this grid. `coarse_args` contains the addresses of the next coarser grid. If the grid
-    /// has no vectors of its own, the vectors in `solver_vectors` are used.
+    /// Returns the kernel arguments of this grid. `coarse_args` contains the addresses of the next coarser grid. If the
+    /// grid has no vectors of its own, the vectors in `solver_vectors` are used.
     fn level_args(&self, coarse_args: VertexGrid, solver_vectors: [Address; 3]) -> VertexGrid {
         let [r, x, second_x] = self
             .vectors

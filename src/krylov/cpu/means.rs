@@ -1,8 +1,8 @@
 //! Sums and means of a vector over sets of its values: the singular components of a matrix. Every set has a label.
 //!
-//! The vector is divided into units: chunks, grid rows or sets of grid rows. Each unit belongs to one thread. Sums are
-//! computed per unit and label, then per label in the order of the units. The sums are therefore bitwise identical for
-//! any number of threads.
+//! In this file, a run is a sequence of consecutive values with equal labels. The vector is divided into units: chunks,
+//! grid rows or sets of grid rows. Each unit belongs to one thread. Sums are computed per unit and label, then per
+//! label in the order of the units. The sums are therefore bitwise identical for any number of threads.
 
 use crate::base::csr::{ends_to_pointers, lengths_to_pointers};
 use crate::base::heap::boxed;
@@ -78,8 +78,8 @@ pub struct LabelledRuns<P> {
     slots: Vec<u32>,
     /// Index in `slots` of the first slot of each unit; one more element is the number of slots.
     slot_start: Vec<usize>,
-    /// Slots of each label, in ascending order; those of label l are `slots_by_label[label_start[l] .. label_start[l +
-    /// 1]]`.
+    /// Slots of each label, in ascending order. The slots of label l begin at index `label_start[l]` and end before
+    /// index `label_start[l + 1]`.
     slots_by_label: Vec<u32>,
     label_start: Vec<usize>,
     /// Number of values of each label.
@@ -342,7 +342,7 @@ impl<P: Position> LabelledRuns<P> {
     }
 
     /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i, where i runs over the values of the label. `center`
-    /// returns the numbers c_i for a position and a number of values.
+    /// returns the centers c_i of the matrix, given the position of the first one and their number.
     pub fn weighted_square_of_means<'c>(
         &self,
         thread: TeamThread,

@@ -82,7 +82,7 @@ pub struct ThreadState<'a, S> {
     pub caller: &'a CallerArrays<'a>,
     /// Observer on thread 0; `None` on the other threads.
     observer: Option<&'a mut dyn Observer>,
-    /// Number of reductions so far.
+    /// Number of reductions since the start of the run.
     reduction_count: usize,
     pub system: S,
 }
@@ -125,7 +125,7 @@ impl<'a, S> ThreadState<'a, S> {
         lines.lines_within(&chunks.own_rows(&self.thread), chunks.rows)
     }
 
-    /// Returns these rows of a vector.
+    /// Returns the rows `rows` of vector `id`.
     ///
     /// # Safety
     /// No thread may write these rows while the slice is in use.
@@ -134,7 +134,7 @@ impl<'a, S> ThreadState<'a, S> {
         unsafe { self.vector(id).slice(rows.start, rows.len()) }
     }
 
-    /// Returns these rows of a vector for writing.
+    /// Returns the rows `rows` of vector `id` for writing.
     ///
     /// # Safety
     /// No other slice of these rows may be in use while the slice is in use.
@@ -143,7 +143,7 @@ impl<'a, S> ThreadState<'a, S> {
         unsafe { self.vector(id).slice_mut(rows.start, rows.len()) }
     }
 
-    /// Returns all values of these vectors. The run must have only one thread.
+    /// Returns all values of the vectors `ids`. The run must have only one thread.
     pub fn vector_values<const N: usize>(&self, ids: [VectorId; N]) -> [&[f64]; N] {
         assert!(self.thread.threads == 1, "only this thread may use the vectors");
         // SAFETY: this is the only thread of the run. It writes a vector only through an exclusive reference to

@@ -81,8 +81,7 @@ impl Workspace {
         &self.vectors[id.0]
     }
 
-    /// Sets all vectors to zero. After a breakdown, they may contain infinities, for which multiplication by 0 yields
-    /// NaN.
+    /// Sets all vectors to zero. After a breakdown, the vectors may contain infinities, and an infinity times 0 is NaN.
     pub fn clear_vectors(&mut self) {
         for vector in &self.vectors {
             // SAFETY: this function borrows the workspace mutably, so no run is in progress.

@@ -121,8 +121,8 @@ impl<'a> Control<'a> {
     pub fn storage_rounding(&self) -> f64 {
         let nodes = self.nodes as f64;
         match self.norm {
-            // Each x_i changes by at most SMALLEST_SUBNORMAL / 2, and the magnitudes of a row sum to at most 2
-            // center_max. Each entry of b - A x then changes by at most SMALLEST_SUBNORMAL center_max.
+            // Each x_i changes by at most SMALLEST_SUBNORMAL / 2. The magnitudes of the entries of a row of A sum to at
+            // most 2 center_max. Each entry of b - A x then changes by at most SMALLEST_SUBNORMAL center_max.
             Norm::True2 => SMALLEST_SUBNORMAL * self.matrix.center_max * nodes.sqrt(),
             // A change e of x changes the tested norm by at most (e'A M^-1 A e)^1/2 <= (lambda_max e'A e)^1/2. Here
             // lambda_max, the largest eigenvalue of M^-1 A, is of order 1.
@@ -158,16 +158,15 @@ pub const PROJECTED_TO_ZERO_FRACTION: f64 = 16.0 * f64::EPSILON;
 /// Limit for max(center) max |x| / max |b| of the initial guess. Above this limit, squares of the residual overflow.
 pub const MAX_GUESS_RATIO: f64 = 1e150;
 
-/// In f32 sweeps, norms of the scaled residual must be between the reciprocal of this number and this number. The
-/// squares of norms above about 1e19 overflow, and those of norms below about 1e-19 underflow; the limit leaves a
-/// margin.
+/// In f32 sweeps, norms of the scaled residual must be between 1 / F and F, where F is this number. The squares of
+/// norms above about 1e19 overflow, and those of norms below about 1e-19 underflow; the limit leaves a margin.
 pub const F32_NORM_LIMIT: f64 = 1e15;
 
 /// Recurred residuals below this fraction of |b| are far below the rounding error of b - A x. Further iterations would
 /// not change x.
 pub const MIN_THRESHOLD_FRACTION: f64 = f64::EPSILON / 64.0;
 
-/// In double precision, squares of residual norms may underflow below this value.
+/// In double precision, squares may underflow if the residual norm is at most this fraction of max(|b|, 1).
 pub const F64_VANISHING_FRACTION: f64 = 1e-140;
 
 /// Returns an error if `value` is NaN or infinite. With `check_input=0`, this check replaces the inspection of the
@@ -223,7 +222,7 @@ impl RangeCheck {
     }
 }
 
-/// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
+/// Rounding of x may change the residual norm by at most this fraction of the norm. A larger change is an error.
 const MAX_SILENT_CHANGE: f64 = 1.0 / 256.0;
 
 /// Inspects the user's input and, if `has_guess` is true, the initial guess; see `SolveSteps::inspect`. Returns an

@@ -23,11 +23,11 @@ pub struct LoadedSystem<'c> {
     /// Power of two by which b and x are multiplied, so that squares of norms neither overflow nor underflow. Apart
     /// from this exact scaling, the iterates do not depend on `scale`.
     pub scale: f64,
-    /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from x
-    /// = 0.
+    /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from
+    /// x = 0.
     pub exceeds_f32: bool,
-    /// Norms that `load_and_reduce` computed. `None` on a singular system, with the preconditioned norm, or if
-    /// `exceeds_f32` is set.
+    /// Norms that `load_and_reduce` computed. `None` if the system is singular, if the tested norm is the
+    /// preconditioned norm, or if `exceeds_f32` is set.
     pub squared_norms: Option<SquaredNorms>,
     /// 2-norm of the scaled b on the whole grid.
     pub rhs_norm: f64,
@@ -41,9 +41,12 @@ pub struct Norms {
     pub initial_norm: f64,
     /// 2-norm of b - A x on the whole grid.
     pub grid_norm: f64,
-    /// With the preconditioned norm: 2-norm of the vector whose preconditioned norm is the reference, in the system
-    /// that CG solves. This vector is b or the residual of the guess. Zero if b is constant on each singular component,
-    /// up to rounding. Infinite with the 2-norm, and for the residual of a guess with `LoadedSystem::exceeds_f32`.
+    /// The reference is the norm of a vector: b or the residual of the guess. If the tested norm is the preconditioned
+    /// norm, this number is the 2-norm of that vector in the system that CG solves. Special values:
+    ///
+    /// - Zero if b is constant on each singular component, up to rounding.
+    /// - Infinite if the tested norm is the 2-norm.
+    /// - Infinite if the vector is the residual of the guess and `LoadedSystem::exceeds_f32` is set.
     pub reference_2norm: f64,
 }
 
@@ -139,10 +142,10 @@ impl<'c> LoadedSystem<'c> {
     }
 }
 
-/// Largest allowed ratio of the scale with which a backend has begun a solve, that of the previous solve, to the scale
-/// of the new b. Both scales are powers of two, so the iterates are the same apart from the scaling. Without this
-/// tolerance, a b that grows and decays between time steps would need a second start whenever max |b| passes a power of
-/// two. kernels/rrb/solve.cuh has the same constant.
+/// A backend may begin a solve with the scale of the previous solve. This scale must be at least the scale of the new
+/// b, and at most this factor times the scale of the new b. Both scales are powers of two, so the iterates are the same
+/// apart from the scaling. Without this tolerance, a b that grows and decays between time steps would need a second
+/// start whenever max |b| passes a power of two. kernels/rrb/solve.cuh has the same constant.
 const SCALE_RATIO_LIMIT: f64 = 256.0;
 
 /// b is incompatible if |sum b| exceeds this fraction of sum |b| on a singular component.

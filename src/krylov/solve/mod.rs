@@ -57,9 +57,11 @@ fn solve(s: &mut dyn SolveSteps, control: &Control) -> Result<Outcome> {
     let properties = s.properties();
     let tests_completed_x = properties.needs_completion() || control.is_singular() || control.method.is_some();
     let criterion = control.criterion(tests_completed_x);
-    // A backend that receives the criterion may start the loop already in check_inputs. It does not receive the
-    // criterion if the system is singular, because b must be projected first, or if the solve continues a previous one,
-    // because this loop counts iterations from 0.
+    // A backend that receives the criterion may start the PCG loop already in `check_inputs`. The backend does not
+    // receive it in two cases:
+    //
+    // - The system is singular: b must be projected first.
+    // - The solve continues a previous solve: a loop that starts in `check_inputs` counts iterations from 0.
     let may_begin = !control.is_singular() && control.previous_outcome.is_none();
     let inputs = check_inputs(s, control, true, may_begin.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
@@ -91,9 +93,10 @@ fn solve(s: &mut dyn SolveSteps, control: &Control) -> Result<Outcome> {
     solve.conclude(s, state, reason)
 }
 
-/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. The rounding error of this difference is
-/// larger than that of p'A p, by a factor of up to the condition number of E. If the inverse of E is used, its
-/// condition number is at most about this constant (`deflation::MAX_CONDITION_NUMBER`).
+/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g. Here, the columns of Z are the deflation vectors,
+/// E = Z'A Z and g = Z'A p. The rounding error of this difference is larger than that of p'A p, by a factor of up to
+/// the condition number of E. If the inverse of E is used, the condition number of E is at most about this constant
+/// (`deflation::MAX_CONDITION_NUMBER`).
 const DEFLATION_ROUNDING_FACTOR: f64 = 1e8;
 
 /// State of a solve outside the Krylov loop.
@@ -128,8 +131,8 @@ impl<'c> Solve<'c> {
             match (control.previous_outcome, norms.reference_2norm <= rounding_threshold, control.is_reference_initial)
             {
                 (Some(previous), ..) => previous.reference * scale,
-                // The norm of b or of the first residual is only a rounding error. A lower bound of the D^-1 norm of b
-                // before elimination, with the centers D, is used as the reference.
+                // The norm of b or of the first residual is only a rounding error. The reference is then a lower bound
+                // of (b'D^-1 b)^1/2 for the b before elimination. D is the diagonal matrix of the centers.
                 (_, true, _) => loaded_system.rhs_norm / control.matrix.center_max.sqrt(),
                 (_, false, true) => norms.initial_norm,
                 (_, false, false) => norms.rhs_norm,
@@ -194,8 +197,8 @@ impl<'c> Solve<'c> {
         norm + self.range_check.rounding_change <= self.test.threshold
     }
 
-    /// Returns whether x / scale can be stored in double precision. `x_max` is max |x|; `norm` is the tested norm of b
-    /// - A x.
+    /// Returns whether x / scale can be stored in double precision. `x_max` is max |x|; `norm` is the tested norm of
+    /// b - A x.
     fn is_storable(&self, x_max: f64, norm: f64) -> bool {
         self.range_check.check(x_max, norm.max(self.test.threshold)).is_ok()
     }
@@ -236,8 +239,8 @@ impl<'c> Solve<'c> {
         Some(self.outcome(previous_iterations, reason, norm))
     }
 
-    /// Computes r for the x from which PCG starts: the guess, or 0 if `LoadedSystem::exceeds_f32` is set. Returns <r,
-    /// r>.
+    /// Computes r for the x from which PCG starts: the guess, or 0 if `LoadedSystem::exceeds_f32` is set. Returns
+    /// <r, r>.
     fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let loaded_system = &self.loaded_system;
         if loaded_system.exceeds_f32 {
@@ -264,8 +267,8 @@ impl<'c> Solve<'c> {
     /// would have to be recomputed, which is impossible because the work vectors of M contain infinities.
     fn ends_by_overflow(&self, quantity: &str, value: f64, iteration: usize) -> bool {
         let preconditioned = self.control.norm == Norm::Preconditioned;
-        // With the preconditioned norm, a breakdown of r'M^-1 r reports the previous iteration, since its own iteration
-        // has no norm.
+        // With the preconditioned norm, a breakdown of r'M^-1 r reports the previous iteration, since the iteration of
+        // the breakdown has no norm.
         let iteration = iteration + usize::from(preconditioned && quantity == RHO_NAME);
         (!preconditioned || !self.tests_completed_x) && !value.is_finite() && iteration > 1
     }
@@ -344,8 +347,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
 
     /// Completes x, and computes its residual on the whole grid if `tests_completed_x` is set or the second method has
     /// run. If the residual of a converged run fails the test, another run begins from the completed x. Instead, the
-    /// solve ends as stagnated in three cases: x is not representable, `MAX_RESTARTS` is reached, or the last run did
-    /// not reduce this residual by `RESTART_REDUCTION`.
+    /// solve ends as stagnated in three cases: x is not representable, `MAX_RESTARTS` is reached, or the norm of this
+    /// residual exceeds `RESTART_REDUCTION` times `failed_norm`.
     fn end_run(&mut self, s: &mut (dyn SolveSteps + 's), state: &mut State, reason: StopReason) -> Option<StopReason> {
         let (control, scale, threshold) = (self.control, self.loaded_system.scale, self.test.threshold);
         if !self.tests_completed_x && !self.uses_second_method {
@@ -406,7 +409,7 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
             }
         }
         // The user's array contains a stored iterate; or iterates overflowed, and the array still contains the guess.
-        // The solve then ends as stagnated, without error.
+        // In both cases, the solve ends as stagnated, without error.
         if state.stored_norm < f64::INFINITY || self.ends_by_overflow(quantity, value, iteration) {
             (state.iterations, state.norm, state.is_recurred) = (iterations, f64::INFINITY, false);
             return Ok(NextStep::End(StopReason::Stagnated));

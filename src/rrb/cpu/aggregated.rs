@@ -17,8 +17,9 @@ use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
 
-/// Two passes of pairing, which produce aggregates of up to four unknowns. Aggregates of eight unknowns need more
-/// iterations; with 9-point stencils, they need more iterations only if there are strong couplings along a line.
+/// Two passes of pairing, which produce aggregates of up to four unknowns. With aggregates of eight unknowns, systems
+/// with 5-point stencils need more iterations. Systems with 9-point stencils then need more iterations only if there
+/// are strong couplings along a line.
 const AGGREGATION_RULES: AggregationRules = AggregationRules::with_passes(2);
 
 /// Cost model, measured with `precision=mixed` on a 512 x 512 grid (Xeon). The contraction is computed from 14

@@ -21,7 +21,7 @@ pub struct ColourArray<T = f64> {
     /// Bits of J that select the stored row: all bits, or the low bits for a ring of rows (see
     /// [`ColourArray::as_row_ring`]).
     row_mask: i32,
-    /// Index of entry (0, J) for a J whose selected bits are zero.
+    /// Index in `values` of entry (0, J) for every J with J & `row_mask` = 0.
     origin: isize,
 }
 
@@ -151,8 +151,8 @@ impl<T: Number> ColourArray<T> {
         unsafe { self.values.clear() };
     }
 
-    /// Sets row J to `value`, including padding and border. For the first stored row, also sets the border row below;
-    /// for the last stored row, also the border row above. `end_row` is the end of the stored rows.
+    /// Sets row J to `value`, including padding and border. If J is the first stored row, also sets the border row
+    /// below row J. If J is the last stored row, `end_row` - 1, also sets the border row above row J.
     ///
     /// # Safety
     /// No other thread may use these rows meanwhile.
@@ -206,7 +206,7 @@ pub struct FourColours<T = f64> {
 }
 
 impl<T: Number> FourColours<T> {
-    /// Calls `make_array` once per colour, in the order of storage.
+    /// Calls `make_array` once per colour, in the order r1, r2, b1, b2.
     pub fn of(make_array: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
         let [r1, r2, b1, b2] = four_arrays(make_array)?;
         Ok(Self { r1, r2, b1, b2 })

@@ -74,10 +74,11 @@ impl<F: Format> HalfStencilTarget<'_, F> {
                 deinterleave_exact::<F>(even, odd, values, storage_unit)
             });
         };
-        // Each row of an array receives values of one natural row only, which one thread writes. The natural row j' =
-        // 2J + 1 fills row J of r1 and of b2, and row J + 1 of the couplings from r2 and b1 to the south. The natural
-        // row j' = 2J fills the other arrays. SAFETY: therefore, no other thread writes these rows of the arrays. By
-        // the safety contract of this function, no other thread reads them meanwhile.
+        // Each row of an array receives values of one natural row only, which one thread writes. Let
+        // j' = j + `shift_y`. If j' = 2J + 1, natural row j fills row J of r1 and of b2, and row J + 1 of the couplings
+        // from r2 and b1 to the south. If j' = 2J, natural row j fills row J of the other arrays.
+        // SAFETY: therefore, no other thread writes these rows of the arrays. By the safety contract of this function,
+        // no other thread reads them meanwhile.
         unsafe {
             if is_odd_row {
                 split_by_parity(center, centers.r1.row_mut(row, 0), centers.b2.row_mut(row, 0));

@@ -64,7 +64,8 @@ impl Numbering {
         self.unknowns_before(j) + i / self.spacing
     }
 
-    /// Returns one of four colours for each unknown; unknowns of one colour are not coupled with each other.
+    /// Returns the colour of each unknown for multicolour Gauss-Seidel sweeps: 0, 1, 2 or 3. Unknowns of equal colour
+    /// are not coupled with each other. These colours are independent of r1, r2, b1 and b2.
     pub fn colours(&self) -> impl Iterator<Item = u32> + use<> {
         let numbering = *self;
         let colour_of = move |(i, j): (usize, usize)| match numbering.spacing {
@@ -257,8 +258,8 @@ fn add_schur_row(c: &mut Couplings, numbering: Numbering, j: usize, [south, curr
     }
 }
 
-/// Appends the coupling of node (i, j) to the node (i + `east`, j + `north`). Zero couplings are skipped; they include
-/// those that point out of the grid.
+/// Appends the coupling a of node (i, j) to the node (i + `east`, j + `north`), unless a is zero. Couplings that point
+/// out of the grid are zero.
 fn push_coupling(
     c: &mut Couplings,
     numbering: Numbering,

@@ -82,8 +82,9 @@ impl<'a, F: Format> CycleThread<'a, F> {
         self.packed.shape.is_fused && !(self.packed.shape.uses_schur && q == 0)
     }
 
-    /// Runs `work`. If times are measured, adds the duration of `work` to `seconds[q][sweep_direction]`. q is the grid,
-    /// or the number of grids for the coarsest system; `sweep_direction` is [`DOWN_SWEEP`] or [`UP_SWEEP`].
+    /// Runs `work`. If times are measured, adds the duration of `work` to `seconds[q][sweep_direction]`.
+    /// `sweep_direction` is [`DOWN_SWEEP`] or [`UP_SWEEP`]. `q` is the index of the grid; the index after the last grid
+    /// represents the coarsest system.
     pub fn run_timed<T>(&mut self, q: usize, sweep_direction: usize, work: impl FnOnce(&mut Self) -> T) -> T {
         if self.seconds.is_empty() {
             return work(self);
@@ -175,9 +176,9 @@ impl<'a, F: Format> CycleThread<'a, F> {
 
 impl<F: Format> PackedSystem<F> {
     /// Applies M^-1, where M consists of the levels in natural storage and the coarsest system. On entry, z at the
-    /// nodes b2 of the last grid stored by colour contains the right-hand side r. On return, z contains `storage_unit`
-    /// M^-1 r at these nodes. The factor is the same as on grids stored by colour, whose arrays contain M /
-    /// `storage_unit`. Returns `storage_unit` <r, M^-1 r>. Only thread 0 may call this function.
+    /// nodes b2 of the last grid stored by colour contains the right-hand side r. On return, z contains
+    /// s M^-1 r at these nodes, where s is `storage_unit`. The sweeps on grids stored by colour scale z by the same
+    /// factor, because their arrays contain M / s. Returns s <r, M^-1 r>. Only thread 0 may call this function.
     pub fn solve_natural_levels(&self) -> f64 {
         let last_grid = self.grids.last().expect("at least one grid is stored by colour");
         let mut natural_levels = self.natural_levels();

@@ -33,7 +33,7 @@ pub struct PackedGrid<F: Format> {
     pub halo: Option<Box<Halo>>,
     /// Whether several threads work on this grid.
     pub is_shared: bool,
-    /// Row sums s; after the elimination of a node, s~ / d, where s~ is its row sum after lumping.
+    /// Row sums s. For an eliminated node, s~ / d, where s~ is its row sum after lumping and d its pivot.
     pub row_sums: FourColours,
     /// Whether red nodes are coupled with each other: `false` on the first grid of a 5-point matrix.
     pub couples_reds: bool,
@@ -56,8 +56,9 @@ pub struct PackedGrid<F: Format> {
     pub recursion_grid: Option<RecursionGrid<F>>,
 }
 
-/// Matrix of a recursion grid before its levels change it, in row-sum form, and the vectors of the inner iterations.
-/// The levels do not change the straight couplings, so these are read from [`SweepFactors::axis_couplings`].
+/// Matrix of a recursion grid in row-sum form, and the vectors of the inner iterations. The matrix is a copy, because
+/// the elimination on this grid overwrites the original. The straight couplings are not overwritten, and are therefore
+/// read from [`SweepFactors::axis_couplings`].
 pub struct RecursionGrid<F: Format> {
     pub row_sums: FourColours<F::Stored>,
     pub corners: CornerCouplings<F::Stored>,
@@ -90,8 +91,8 @@ pub struct SweepFactors<T> {
 }
 
 impl<T: Number> SweepFactors<T> {
-    /// Returns the pivots of row J of an eliminated colour and the couplings: from red nodes to black nodes, or from b1
-    /// to b2.
+    /// For row J of an eliminated colour, returns the stored pivots, and the couplings to the remaining nodes: from red
+    /// to black nodes, or from b1 to b2.
     ///
     /// # Safety
     /// No thread may write the matrix meanwhile.
@@ -222,8 +223,8 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Makes all rows of v readable, with halo and border. All threads call this function between a step that writes
-    /// rows of v and a step that reads rows of other threads. v is a vector of this grid, or a vector of the next grid
-    /// that the threads of this grid have written.
+    /// rows of v and a step that reads rows of other threads. v is a vector of this grid. v may also be a vector of the
+    /// next grid, if the threads that work on this grid have written v.
     ///
     /// The border consists of `compute_block` columns on either side and the rows -1 and cy. It represents the values
     /// outside the grid, is initialized with zeros, and is never written. Without halo rows, a barrier is therefore

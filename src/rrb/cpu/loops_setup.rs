@@ -82,15 +82,16 @@ fn compute_pivot<F: Format>(
 }
 
 /// Returns the coupling of two nodes p and q after the elimination of their common neighbours k and l:
-/// kept_fraction t - (a_pk h_k) a_kq - (a_pl h_l) a_lq. Here t is the coupling of p and q before the elimination, and `kept_fraction`
-/// the fraction of t that is not lumped. `over_first` = a_pk h_k and b = a_kq; `over_second` = a_pl h_l and d = a_lq.
+/// kept_fraction t - (a_pk h_k) a_kq - (a_pl h_l) a_lq. Here t is the coupling of p and q before the elimination, and
+/// `kept_fraction` is the fraction of t that is not lumped. The parameters are `over_first` = a_pk h_k, b = a_kq,
+/// `over_second` = a_pl h_l and d = a_lq.
 #[inline(always)]
 fn after_elimination(t: f64, kept_fraction: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
     kept_fraction * t - over_first * b - over_second * d
 }
 
-/// Input for the elimination of a red neighbour r of a black node: h of r, the coupling of the black node to r, and the
-/// couplings of r to the two diagonal neighbours of the black node that are adjacent to r.
+/// Input for the elimination of a red node r from the row of its black neighbour p: h of r, the coupling of p to r, and
+/// the couplings of r to two other black nodes. These are the diagonal neighbours of p that are adjacent to r.
 pub type RedLink<'a, T> = (&'a [f64], [&'a [T]; 3]);
 
 /// Returns the first n values of each array of a link.
@@ -99,8 +100,8 @@ fn truncate_link<T>((h, [a, b, c]): RedLink<T>, n: usize) -> RedLink<T> {
     (&h[..n], [&a[..n], &b[..n], &c[..n]])
 }
 
-/// Returns three numbers at i: a h, where a is the coupling of the black node to r, and the couplings of r to the two
-/// other black nodes (see [`RedLink`]).
+/// Returns three numbers at i: the product a h, where a is the coupling of p to r, and the couplings of r to the two
+/// other black nodes (p and r as in [`RedLink`]).
 #[inline(always)]
 fn link_terms<F: Format>((h, a): &RedLink<F::Stored>, i: usize, storage_unit: f64) -> [f64; 3] {
     [
@@ -146,8 +147,8 @@ pub struct KeptNodeInput<'a, T> {
 }
 
 for_each_isa! {
-    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points). A sum of magnitude at most `zero_fraction`
-    /// c becomes zero.
+    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points). A row sum whose magnitude is at most
+    /// `zero_fraction` * c is set to zero.
     fn compute_row_sums(
         out: &mut [f64], center: &[f64], a: NeighbourRows, b: Option<NeighbourRows>, zero_fraction: f64
     ) {
@@ -220,7 +221,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes the row sums after lumping, e = e - `lumping_factor` sum a. `lumping_factor` is 1 - omega, times the
+    /// Computes the row sums after lumping, e = e - `lumping_factor` sum a. `lumping_factor` is (1 - omega) times the
     /// fraction of the couplings that is lumped.
     fn lump_row_sums(e: &mut [f64], lumping_factor: f64, a: NeighbourRows) {
         let n = e.len();
@@ -230,8 +231,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes `inverse_pivots` = 1 / c and e = s / c, where s is the row sum c + sum a, or zero if |c + sum a| <=
-    /// zero_fraction * c. In padding, both are 0.
+    /// Computes `inverse_pivots` = 1 / c and e = s / c. Here s is the row sum c + sum a, or zero if
+    /// |c + sum a| <= zero_fraction * c. In padding, 1 / c and e are replaced by zero.
     fn compute_exact_pivots(
         inverse_pivots: &mut [f64], e: &mut [f64], center: &[f64], a: NeighbourRows, zero_fraction: f64
     ) {
@@ -274,9 +275,9 @@ for_each_isa! {
         doubts == 0
     }
 
-    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes: a_bb' = kept_fraction
-    /// a_bb' - sum_r (a_br h_r) a_rb'. With `is_new`, a_bb' on the right-hand side is zero. `links` has the order west,
-    /// east, south, north.
+    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes:
+    /// a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb'. With `is_new`, a_bb' on the right-hand side is zero.
+    /// `links` has the order west, east, south, north.
     fn compute_skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
         is_new: bool, kept_fraction: f64, links: [RedLink<F::Stored>; 4], storage_unit: f64
@@ -351,9 +352,9 @@ for_each_isa! {
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
         let [distant_east, distant_north] = [&input.distant_couplings[0][..n], &input.distant_couplings[1][..n]];
-        // In the following names, one direction denotes an eliminated neighbour (`t_sw`: t of the neighbour to the
-        // southwest). Two directions denote a coupling of an eliminated neighbour (`sw_ne`: the coupling of the
-        // neighbour to the southwest to the node in its northeast).
+        // In the following names, one direction denotes an eliminated neighbour (`t_sw`: t of the southwest neighbour).
+        // Two directions denote a coupling of an eliminated neighbour (`sw_ne`: the northeast coupling of the southwest
+        // neighbour).
         let t = input.row_sum_over_pivot;
         let ([t_sw, t_se], [t_nw, t_ne]) = (with_next_column(t[0], n), with_next_column(t[1], n));
         let ([_, h_se], [h_nw, h_ne]) =

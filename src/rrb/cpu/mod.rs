@@ -1,5 +1,5 @@
 //! RRB preconditioner and CG on grids stored by colour (r1, r2, b1, b2; report 16-06, section 3.2). With one thread,
-//! this is the solver that the report calls S2, and with several threads its solver S3.
+//! this is solver S2 of report 16-06. With several threads, it is solver S3 of that report.
 //!
 //! Each module may use only the modules before it in this list:
 //!
@@ -105,8 +105,8 @@ impl Cpu {
         self.domain.as_ref().filter(|domain| domain.comm.size() > 1)
     }
 
-    /// Returns memory for a factorization: that of `previous` or the spare memory if it has the shape `shape`,
-    /// otherwise new memory.
+    /// Returns memory of the shape `shape` for a factorization: the memory of `previous` if that has this shape,
+    /// otherwise the spare memory if that has this shape, otherwise new memory.
     fn take_or_allocate(
         &mut self,
         previous: Solver,
@@ -118,8 +118,9 @@ impl Cpu {
             replaced => replaced,
         };
         let reusable = self.spare_solver.take_if(|spare_solver| spare_solver.shape() == shape);
-        // The memory of the previous factorization replaces the spare memory. If no later matrix can have its shape
-        // (`was_replaced`), this memory is freed instead. New memory is allocated only afterwards.
+        // The memory of the previous factorization becomes the spare memory. If no later matrix can have the shape of
+        // the previous factorization (`was_replaced`), its memory is freed instead. Memory is freed before new memory
+        // is allocated.
         match replaced {
             Solver::Packed(packed) if packed.was_replaced() => drop(packed),
             Solver::Packed(packed) => self.spare_solver = Some(packed),
@@ -130,8 +131,8 @@ impl Cpu {
         }
         let domain = self.shared_domain();
         match setup.storage {
-            // With aggregation, `Setup::storage` is the format of the hierarchy only. The arrays by colour contain
-            // doubles.
+            // With aggregation, `Setup::storage` is only the format of the multigrid hierarchy. The arrays stored by
+            // colour contain doubles.
             _ if shape.uses_aggregation => new_packed::<F64Format>(shape, domain),
             Storage::F64 => new_packed::<F64Format>(shape, domain),
             Storage::F32 => new_packed::<F32Format>(shape, domain),
@@ -408,7 +409,7 @@ impl<F: Format> PackedSolver for PackedSystem<F> {
         );
         let (shared_self, context) = (&*self, PivotContext::new(a, &shared_inspection.components));
         // Rows that fail the inspection, or entries of another magnitude than in the previous matrix, can cause zero
-        // pivots. The whole result is then discarded.
+        // pivots. After such a failure, the whole result is discarded.
         let factorize_speculatively =
             |thread: TeamThread| shared_self.factorize_on_thread(thread, setup, &context, Some(&speculation));
         let result = team.run(|thread| drop(factorize_speculatively(thread)), factorize_speculatively)?;

@@ -1,6 +1,6 @@
-//! Neighbours of the four colours r1, r2, b1 and b2 (report 16-06, section 3.2). For the entries (I, J), I = 0 .. cx -
-//! 1, in row J of a colour, the functions return the rows that contain their couplings and the rows that contain the
-//! values of their neighbours. Only this module contains these index rules:
+//! Neighbours of the four colours r1, r2, b1 and b2 (report 16-06, section 3.2). The functions take row J of a colour,
+//! which has the nodes (I, J) for 0 <= I < cx. They return the array rows with the couplings of these nodes, or the
+//! array rows with the values at the neighbours of these nodes. Only this module contains these index rules:
 //!
 //! ```text
 //!     r1(I,J): W b2(I-1,J)  E b2(I,J)    S b1(I,J)    N b1(I,J+1)   diagonals r2(I-1,J) .. r2(I,J+1)

@@ -37,13 +37,13 @@ pub const SCRATCH_BORDER: usize = 8;
 /// other rows.
 pub const SCRATCH_GAP: usize = 56;
 
-/// Number of scratch rows per thread. A fused start uses 11 rows: four red rows in `for_black_rows`, and seven rows in
-/// `iteration::solve` (two of b1, two of r2, one of r1, one of b2, one result). The factorization needs at most nine
-/// rows, for a row of the next grid.
+/// Number of scratch rows per thread. The fused start of a solve uses 11 rows: four red rows in `for_black_rows`, and
+/// seven rows in `iteration::solve` (two of b1, two of r2, one of r1, one of b2, one result). The factorization needs
+/// at most nine scratch rows, which it uses to compute a row of the next grid.
 const SCRATCH_ROWS: usize = 11;
 
-/// Returns arrays for z of the first grid that use the memory of q, if CG runs on A, M consists of levels, and both
-/// vectors have the same number type; otherwise `None`.
+/// Returns the vector z of the first grid, stored in the memory of the CG vector q. Returns `None`, so that z gets its
+/// own memory, if CG runs on S1, if M is built by aggregation, or if q and z have different number types.
 ///
 /// The steps of CG use q and z alternately. `multiply` writes q, and the update r = r - alpha q reads q. Then
 /// `precondition` writes z, and the update of p reads z before the next `multiply`. In these steps, each thread
@@ -75,12 +75,12 @@ fn plan_rank_exchanges<F: Format>(
         if q > 0 {
             push(&mut matrix_halos, MatrixHalo::new(domain, q, grid.layout.grid)?, RANKS_ALLOCATION)?;
         }
-        // Reductions over the first grid have up to three numbers per row; those over other grids have one.
+        // Reductions over the first grid have up to three numbers per row. Reductions over other grids have one.
         push(&mut grid_sums, SumExchange::over_grid(domain, q, if q == 0 { 3 } else { 1 })?, RANKS_ALLOCATION)?;
     }
     let section_end = section_starts.get(1).copied().unwrap_or(grids.len());
-    // In the first section, ranks exchange the partial sums of rho on its grids and those of <r, r>. The partial sums
-    // of <r, r> are stored after those of rho on all grids.
+    // One exchange transfers the partial sums of rho on the grids of the first section, and the partial sums of <r, r>.
+    // The partial sums of <r, r> are stored after the partial sums of rho on all grids.
     let mut sum_offsets = collected(rho_start[..section_end].iter().copied(), RANKS_ALLOCATION)?;
     push(&mut sum_offsets, rho_start[grids.len()], RANKS_ALLOCATION)?;
     let section_sums = SumExchange::over_grids(domain, &sum_offsets, section_end, 1)?;
@@ -315,9 +315,10 @@ impl<F: Format> PackedSystem<F> {
             let grid = &mut remaining_grids[0];
             let layout = &grid.layout;
             let nodes = layout.grid.nx * (2 * grid.own_rows.len()).min(layout.grid.ny);
-            // Several threads work on a grid only if they also work on the finer grid. A thread with rows of a grid
-            // then also has rows of all finer grids. The numbers of rows do not ensure this: a rank may have fewer rows
-            // of the last distributed grid than of the next grid, which every rank stores completely.
+            // Several threads work on a grid only if several threads also work on the next finer grid. A thread with
+            // rows of a grid then also has rows of all finer grids. The test of `own_rows.len()` alone does not ensure
+            // this: a rank may have fewer rows of the last distributed grid than of the next grid, which every rank
+            // stores completely.
             let finer_is_shared = finer_grids.last().is_none_or(|finer| finer.is_shared);
             grid.is_shared = finer_is_shared && nodes >= MIN_TEAM_NODES && grid.own_rows.len() >= threads;
         }
@@ -330,8 +331,8 @@ impl<F: Format> PackedSystem<F> {
         self.exchanges.as_ref()?.grid_sums.get(q).map(|sums| sums as &dyn OtherRanks)
     }
 
-    /// Makes z of grid q + 1 readable for all threads, after they have copied z at the kept nodes of grid q to grid q +
-    /// 1. If grid q is the last grid stored by colour, makes z of grid q readable instead.
+    /// Makes z of the grid after grid q readable for all threads, after these have copied z at the kept nodes of grid q
+    /// to the next grid. If grid q is the last grid stored by colour, makes z of grid q readable instead.
     pub fn pass_to_next_grid(&self, q: usize, thread: TeamThread) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(thread, &grid.z) };
@@ -367,8 +368,8 @@ impl<F: Format> PackedSystem<F> {
 
     /// Returns two factors (f, g) for the search direction. The stored p is updated by p = f z + beta p, and the true
     /// search direction is g p. The product f g is 1 / `storage_unit`, because the sweeps return z = `storage_unit`
-    /// M^-1 r. If CG runs in single precision, S1 is stored divided by `storage_unit`, like M. The stored p and q = S1
-    /// p then stay in the range of f32.
+    /// M^-1 r. If CG runs in single precision, S1 is stored divided by `storage_unit`, like M. The stored p and
+    /// q = S1 p then stay in the range of f32.
     pub fn direction_scales(&self) -> (f64, f64) {
         let inverse_unit = self.storage_unit.recip();
         if F::CG_IS_SINGLE { (1.0, inverse_unit) } else { (inverse_unit, 1.0) }

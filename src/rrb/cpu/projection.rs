@@ -1,5 +1,5 @@
-//! Singular components on grids stored by colour (docs/theory/rrb.md, singular systems). A unit of
-//! `krylov::cpu::means`, for which partial sums are computed, is a row J.
+//! Singular components on grids stored by colour (docs/theory/rrb.md, singular systems). The module
+//! `krylov::cpu::means` computes one partial sum per unit and component. Here, a unit is a row J.
 
 use super::ranks::SumExchange;
 use crate::base::number::Real;
@@ -41,7 +41,7 @@ impl<R: Real + Number> Vector<RunPosition> for FourColours<R> {
 
 /// Finds the runs of all singular components, both on all nodes and on the unknowns of CG. A run consists of
 /// consecutive values in one row of one colour that belong to the same component. With `domain`, also plans the
-/// exchange of their partial sums between ranks.
+/// exchange of the components' partial sums between ranks.
 pub fn set_runs(
     singular: &mut SingularComponents<RunPosition>,
     layout: &Layout,
@@ -78,7 +78,7 @@ fn runs_of_row<'a>(
     runs.filter(|&(_, len, _)| len > 0)
 }
 
-/// Plans the exchange of the partial sums of all ranks.
+/// Plans the exchange of the components' partial sums between the ranks.
 fn plan_partial_sums(labelled: &LabelledRuns<RunPosition>, domain: &Domain) -> Result<SumExchange> {
     let allocation_name = "the runs of singular components";
     let mut owned_ranges = Vec::new();

@@ -47,8 +47,8 @@ impl RangeGather {
         Ok(Self { owned_ranges, plans })
     }
 
-    /// Sends the ranges of rank `own_rank`, and receives those that other ranks have computed. Each entry of a range
-    /// has `value_arrays.len()` values; array k contains value k of all entries.
+    /// Sends the ranges of rank `own_rank`, and receives the ranges that other ranks have computed. Each index of a
+    /// range has `value_arrays.len()` values. Array k contains value k for all indices.
     fn fill(&self, own_rank: usize, value_arrays: &mut [&mut [f64]]) {
         let mut plan = lock(&self.plans[value_arrays.len() - 1]);
         let own_ranges = &self.owned_ranges[own_rank];
@@ -77,7 +77,8 @@ impl RangeGather {
     }
 }
 
-/// Exchange of partial sums with other ranks. There is one partial sum per row, or per run of nodes.
+/// Exchange of partial sums with other ranks. There is one partial sum per row, or one per pair of a row and a singular
+/// component.
 pub struct SumExchange {
     rank: usize,
     /// Exchange of all partial sums.
@@ -88,7 +89,8 @@ pub struct SumExchange {
 }
 
 impl SumExchange {
-    /// Plans sums over the ranges that each rank owns, with at most `max_values_per_entry` values per entry.
+    /// Plans sums over the index ranges that each rank owns. For each index, the ranks exchange up to
+    /// `max_values_per_entry` partial sums together.
     pub fn new(domain: &Domain, owned_ranges: Vec<Vec<Range<usize>>>, max_values_per_entry: usize) -> Result<Self> {
         let mut first_indices = Vec::new();
         for ranges in &owned_ranges {
@@ -279,7 +281,8 @@ impl Halo {
         })
     }
 
-    /// Receives the halo rows of v, which their owners have written.
+    /// Exchanges rows of v with the neighbour ranks. The halo rows of v then contain the values that their owners have
+    /// computed.
     ///
     /// # Safety
     /// No thread may use the halo rows of v meanwhile, or write other rows of v.
@@ -323,8 +326,8 @@ pub struct CompleteRows {
 pub const HALF_STENCIL_ARRAYS: usize = 5;
 
 impl CompleteRows {
-    /// Plans the exchange. `last_distributed`: layout of the last distributed grid. `grid`: grid of its kept nodes,
-    /// which is the next grid.
+    /// Plans the exchange. `last_distributed` is the layout of the last distributed grid. `grid` is the next grid,
+    /// which consists of the kept nodes of the last distributed grid.
     pub fn new(domain: &Domain, last_distributed: &Layout, grid: Grid) -> Result<Self> {
         let kept_rows = last_distributed.rows(Colour::B2);
         let last_grid_index = domain.strips.depth - 1;

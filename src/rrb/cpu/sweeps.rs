@@ -42,7 +42,8 @@ pub const B1_ROWS: usize = 4;
 pub const KEPT_ROWS: usize = R1_ROWS;
 
 impl<F: Format> PackedSystem<F> {
-    /// Copies z at the kept nodes of row J of grid q to the next grid. Reads the values from row `source_row` of b2.
+    /// Copies z at the kept nodes (b2) of row J of grid q to the next grid. `source_row` is the row of the array `z.b2`
+    /// that contains these values.
     ///
     /// # Safety
     /// Both rows must belong to this thread.
@@ -63,7 +64,8 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Computes the downward sweep through both levels of grid q and stores y' D^-1 y per row.
+    /// Computes the downward sweep through both levels of grid q. For each row, stores the partial sum y' D^-1 y over
+    /// the eliminated nodes in `self.rho`.
     pub fn descend_grid(&self, q: usize, thread: TeamThread, stage: usize, buffers: &mut RowBuffers<F::Real>) {
         let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
         let (rows, n) = (grid.rows(thread), grid.layout.cx);
@@ -189,8 +191,8 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Copies z at the kept nodes of row J of grid q, which the coarser levels have computed, to buffer row
-    /// `buffer_row`. If row J has no kept nodes, sets the buffer row to zero.
+    /// Copies z at the kept nodes of row J of grid q to buffer row `buffer_row`. The coarser levels have computed these
+    /// values of z. If row J has no kept nodes, sets the buffer row to zero.
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
@@ -248,8 +250,8 @@ impl<F: Format> PackedSystem<F> {
             match next_thread(thread, grid) {
                 Some(next) => thread.wait_for_signal(next, StagePoint::FirstRow, stage),
                 None if has_rank_above => {
-                    // The halo row above also needs z at the kept nodes of the last row, which is still in its buffer
-                    // row.
+                    // The halo row above also needs z at the kept nodes of the last row. These values are still in a
+                    // buffer row.
                     self.load_kept_row(q, rows.end, KEPT_ROWS + rows.end % 2, buffers);
                     self.ascend_b1(q, rows.end, buffers);
                     self.ascend_r2(q, rows.end, buffers);

@@ -37,7 +37,7 @@ pub struct PackedShape {
     pub has_nine_points: bool,
     pub storage: Storage,
     pub cycle: Cycle,
-    /// Whether aggregation replaces the levels already in the factorization. If `false`, a slow solve may still switch
+    /// Whether the factorization builds M by aggregation instead of levels. If `false`, a slow solve may still switch
     /// to aggregation.
     pub uses_aggregation: bool,
 }

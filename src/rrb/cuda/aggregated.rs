@@ -34,7 +34,7 @@ pub fn costs_for(nodes: usize) -> &'static CostOfAggregation {
 /// The memory estimate `bytes_of_aggregation` assumes that the coarsest system has at most `COARSEST_ROWS` rows.
 const _: () = assert!(MAX_INVERTED_ROWS_ON_DEVICE == COARSEST_ROWS as usize);
 
-/// Two passes of pairwise matching, which produce aggregates of at most four nodes.
+/// Rules with two passes of pairwise matching, which produce aggregates of at most four nodes.
 const AGGREGATION_RULES: AggregationRules = AggregationRules::with_passes(2);
 /// Largest number of couplings per row: 8 for S1 and for a 9-point stencil.
 const MAX_ROW_COUPLINGS: usize = 8;
@@ -72,8 +72,8 @@ impl CgMatrix {
 /// The multigrid method by aggregation, and the map from its rows to nodes.
 pub struct AggregationPreconditioner {
     multigrid: AggregationMultigrid,
-    /// For each row, the index of its node in the planes. A 64-bit integer follows: the first row whose diagonal entry
-    /// is negative or not finite, or 2^64 - 1 if there is none.
+    /// For each row, the index of its node in the planes. After these indices, the memory contains a 64-bit integer:
+    /// the number of the first row whose diagonal entry is negative or not finite, or 2^64 - 1 if there is no such row.
     node_index: Memory,
 }
 
@@ -150,8 +150,8 @@ impl AggregationPreconditioner {
     }
 }
 
-/// Writes the matrix of the finest level, which is S1 or A multiplied by `scale`, to `couplings`. Writes the index of
-/// the node of each row to `node_index`. Returns an error if a diagonal entry is negative or not finite.
+/// Writes the matrix of the finest level to `couplings`: S1 or A, multiplied by `scale`. Writes the index of the node
+/// of each row to `node_index`. Returns an error if a diagonal entry is negative or not finite.
 fn write_first_level(
     stream: &Stream,
     source: &CgMatrix,

@@ -10,8 +10,8 @@ use crate::error::Result;
 
 impl Source {
     /// Counts the components of at least two nodes. Returns `None` if a component is singular, or if the grid is too
-    /// large. `spare_planes` is the address of four planes that serve as workspace and are zero afterwards. If
-    /// `spare_planes` is 0, the workspace is allocated.
+    /// large. `spare_planes` is the address of four planes that serve as workspace; this function leaves zeros in these
+    /// planes. If `spare_planes` is 0, the function allocates a workspace.
     pub fn count_regular_components(&mut self, stream: &Stream, spare_planes: Address) -> Result<Option<usize>> {
         let label_count = 4 * self.g.plane as usize;
         // Node indices have 31 bits; the highest bit marks a root (kernels/common/forest.cuh).

@@ -3,6 +3,8 @@
 //! 11 times longer (`REMOTE_ROW_COST`). The padding of rows and the number of rows per device are therefore chosen so
 //! that the rows of each device begin as close to a granule boundary as possible.
 //!
+//! Tile: the rectangle of indices (I, J) that a thread block of a sweep processes at a time (kernels/rrb/levels.cuh).
+//!
 //! Part: one of the `PARTS` groups of consecutive rows of a divided grid. Each part has its own partial sums. A device
 //! owns consecutive parts.
 
@@ -12,8 +14,8 @@ use crate::cuda::layout::{MemoryLayout, PlaneLayout};
 use crate::error::Result;
 use crate::rrb::layout::Layout;
 
-/// Minimum number of tiles of a grid whose rows are distributed. On smaller grids, the distribution costs as much time
-/// as it saves.
+/// Minimum number of tiles that a grid must have so that its rows are distributed. On smaller grids, the distribution
+/// costs as much time as it saves.
 const MIN_DIVIDED_TILES: usize = 2 * MAX_BLOCKS as usize;
 
 /// Parameters for the distribution of the rows of large grids.
@@ -34,8 +36,8 @@ pub struct Division {
 /// rows take as long as 180 local rows.
 const REMOTE_ROW_COST: f64 = 11.0;
 
-/// Sizes of values in bytes, and the approximate fraction of the time that is spent on values of this size. In the
-/// short formats, the vectors of CG have eight bytes per value, those of the sweeps four, and M four (f32) or two
+/// Sizes of values in bytes, each with the approximate fraction of the time of a solve for values of this size. With
+/// f32 and bf16, the vectors of CG have eight bytes per value, the vectors of the sweeps four, and M four (f32) or two
 /// (bf16).
 const DOUBLE_SIZE_WEIGHTS: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT_SIZE_WEIGHTS: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
@@ -46,7 +48,7 @@ const PLANNED_DEVICES: usize = 4;
 
 /// Step between two candidates for the row padding, in values. Padding lengthens a row by at most 1/16.
 const PADDING_STEP: usize = 16;
-/// Limits the number of candidates for the row padding, and for the number of rows per part.
+/// Limits the number of candidates for the row padding and, separately, for the number of rows per part.
 const MAX_CANDIDATES: usize = 32;
 
 impl Division {
@@ -202,9 +204,9 @@ mod tests {
         }
     }
 
-    /// Each of four devices owns 1/4 of a large grid. The estimated time is at most 12 % above that without rows in
-    /// another device's memory. On 2047 x 2047 nodes with short formats, granules contain so many rows that only two
-    /// devices own rows.
+    /// Each of four devices owns 1/4 of a large grid. The estimated time is at most 12 % longer than if every device
+    /// had only local rows. On 2047 x 2047 nodes with f32 or bf16, granules contain so many rows that only two devices
+    /// own rows.
     #[test]
     fn devices_own_mostly_local_rows() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {

@@ -57,7 +57,8 @@ impl ImmediateSteps<'_> {
         let mut n = 0;
         while n < ops.len() {
             let joined_count = self.packed.programs.count_joined_ops(self.packed, &ops[n..]);
-            // The results must not remain in the shared memory of a cluster, because other kernels read them.
+            // `false`: the results of these steps must not remain in the shared memory of a cluster, because other
+            // kernels read these results.
             self.packed.programs.assign_blocks(self.packed, &mut ops[n..n + joined_count], false);
             n += joined_count.max(1);
         }

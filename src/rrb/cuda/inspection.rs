@@ -20,13 +20,13 @@ const ARRAY_NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwe
 /// Name of the memory in error messages about failed allocations.
 const ALLOCATION_NAME: &str = "the list of arrays";
 
-/// Host copies of all arrays of a matrix of which at least one is on the device.
+/// Host copies of all arrays of a matrix, for a matrix with at least one array on the device.
 pub struct HostMatrix {
     arrays: Vec<Vec<f64>>,
 }
 
 impl HostMatrix {
-    /// Copies all arrays of `a`. Returns `None` if all of them are in host memory.
+    /// Copies all arrays of `a` to host memory. Returns `None` if all arrays of `a` already are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let array_views = array_views(a)?;
         if array_views.iter().all(|v| v.device_address().is_none()) {
@@ -145,8 +145,8 @@ impl Source {
         Ok(OutwardCouplings { counts, first_entry: Some(entry), ..OutwardCouplings::default() })
     }
 
-    /// Computes the row sums of M, which eliminations overwrite later. A row sum whose magnitude is at most
-    /// `zero_row_sum` times the center becomes zero. Also determines in which patches all rows are equal
+    /// Computes the row sums of M. The eliminations later overwrite these row sums. A row sum whose magnitude is at
+    /// most `zero_row_sum` times the center becomes zero. Also determines in which patches all rows are equal
     /// (`equal_rows`).
     pub fn compute_row_sums(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.has_row_sums = true;
@@ -165,7 +165,7 @@ impl Source {
         )
     }
 
-    /// Computes the anisotropy of all windows of the grid, which `anisotropy` reads.
+    /// Computes the anisotropies of all windows of the grid. The function `anisotropy` reads these values.
     fn compute_window_anisotropies(&self, stream: &Stream) -> Result<()> {
         if !has_windows(self.shape.grid) {
             return Ok(());

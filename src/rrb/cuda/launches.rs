@@ -118,7 +118,7 @@ impl Packed {
             return launch::solve(stream, self.shape.storage, self.programs.cooperative, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
-        // Steps are not timed in a loop.
+        // Steps in a loop are not timed.
         let result = if self.grid_seconds.is_empty() || stage == Stage::Loop {
             self.run_ops(stream, &ops, op_range, stage, input, conditional)
         } else {
@@ -216,7 +216,7 @@ impl Packed {
                     self.solve_on_host(stream)?
                 }
                 kind::COARSEST => {
-                    // A separate kernel of the coarsest system either sums rho and also updates the scalars, or does
+                    // The separate kernel of the coarsest system either computes rho and updates the scalars, or does
                     // neither.
                     let updates_scalars = op.flags & flag::UPDATE_SCALARS != 0;
                     let (coarsest_system, scalar_args) = (

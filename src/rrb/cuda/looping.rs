@@ -25,8 +25,9 @@ use crate::rrb::recursion::Cycle;
 use std::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 
-/// Numbers of iterations in the body of a recorded loop. One loop is recorded per entry. A solve launches the loop with
-/// the smallest overhead for the iteration counts of the last solves, or the first loop if no solve has run.
+/// Numbers of iterations in the body of a recorded loop. One loop is recorded for each number in this list. A solve
+/// launches the loop with the smallest overhead for the iteration counts of the last solves, or the first loop if no
+/// solve has run.
 const BODY_ITERATIONS: [usize; 4] = [4, 5, 6, 7];
 /// Like `BODY_ITERATIONS`, for a truncated hierarchy, with which few iterations are expected.
 const TRUNCATED_BODY_ITERATIONS: [usize; 4] = [2, 3, 5, 7];
@@ -48,8 +49,8 @@ const _: () = assert!(
 );
 
 /// Returns the overhead in ns of a loop that needs `iterations` iterations and has `body_iterations` iterations in its
-/// body. Each repetition costs 4.5 us, and each superfluous iteration at the end 15 us (measured on an H200,
-/// docs/benchmarks/gpu.md).
+/// body. Each repetition of the body costs 4.5 us, and each superfluous iteration of the last repetition 15 us
+/// (measured on an H200, docs/benchmarks/gpu.md).
 fn loop_overhead(body_iterations: usize, iterations: usize) -> usize {
     let repetitions = iterations.div_ceil(body_iterations);
     4_500 * repetitions.saturating_sub(1) + 15_000 * (repetitions * body_iterations - iterations)
@@ -57,8 +58,9 @@ fn loop_overhead(body_iterations: usize, iterations: usize) -> usize {
 
 impl Packed {
     /// Records the loops with bodies of several lengths, unless they are already recorded. A recording remains valid
-    /// for later factorizations, because arrays keep their addresses. Records nothing if the host solves the coarsest
-    /// system. The list of recordings is empty if the host launches the iterations, or if one kernel executes the loop.
+    /// for later factorizations, because the addresses of the arrays do not change. Records nothing if the host solves
+    /// the coarsest system. The list of recordings is empty if the host launches the iterations, or if one kernel
+    /// executes the loop.
     pub fn record_loops(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let uses_fusion = self.uses_fusion();
         if matches!(self.coarsest_solver, CoarsestSolver::Host(_))
@@ -142,9 +144,10 @@ impl Run<'_> {
     }
 
     /// Launches iterations on several devices until the loop ends or pauses. The host first launches as many iterations
-    /// as the shortest of the last solves needed, and then checks. Superfluous iterations take less time than a wait
-    /// after each iteration. A mutex admits one handle at a time. Otherwise, kernels of two handles could wait for each
-    /// other: each handle could occupy a device that the other one needs.
+    /// as the shortest of the last solves needed, and then checks whether the loop has ended. Superfluous iterations
+    /// take less time than a wait after each iteration. A mutex allows only one handle at a time to launch and wait.
+    /// Otherwise, each of two handles could occupy a device that the other handle needs, and their kernels would wait
+    /// for each other forever.
     fn launch_iterations(&mut self, max_iterations: usize) -> Result<()> {
         static LAUNCH_LOCK: Mutex<()> = Mutex::new(());
         let _guard = LAUNCH_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,8 +239,8 @@ impl DeviceLoop for Run<'_> {
         }
     }
 
-    /// Returns whether the device has already begun the loop with the limits of `state`. If a loop with other limits
-    /// has begun, repeats the start without a loop.
+    /// Returns whether the device has already begun the loop with the limits of `state`. If the device has begun a loop
+    /// with other limits, repeats the start without a loop, and returns `false`.
     fn begin_loop(&mut self, state: &State) -> Result<bool> {
         let mut has_begun = self.is_looping();
         if has_begun && !has_limits(&self.packed.scalars, state) {

@@ -1,10 +1,10 @@
 //! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the same steps as the `cpu` backend. All levels are stored by
-//! colour: each colour of a grid (r1, r2, b1, b2) is an array of its own.
+//! colour: each colour of a grid (r1, r2, b1, b2) is an array of its own, called a plane.
 //!
-//! Modules of the setup: `division` distributes rows among several devices. `source` stores A, `inspection` inspects
-//! it, and `components` counts connected components. `packed` holds the data of a factorization, which `setup`
-//! computes. `aggregated` is the preconditioner by aggregation, which can replace the levels. `projection` computes
-//! means over singular components.
+//! Modules of the setup: `division` distributes rows among several devices. `source` stores A, `inspection` inspects A,
+//! and `components` counts the connected components of A. `packed` holds the data of a factorization, and `setup`
+//! computes these data. `aggregated` is the preconditioner by aggregation, which can replace the levels. `projection`
+//! computes means over singular components.
 //!
 //! Modules of the preconditioner: `program` generates the list of steps, `schedule` groups the steps into kernels,
 //! `launches` launches the kernels, and `estimates` chooses the cycle.
@@ -84,7 +84,7 @@ impl Cuda {
     }
 
     /// Opens one or several devices, among which the rows of large grids are distributed. Results are bitwise identical
-    /// for any number of devices. The first device owns the small grids.
+    /// for any number of devices. The small grids are not distributed; the first device owns them.
     pub fn on_devices(ordinals: &[i64], threads: usize) -> Result<Self> {
         Ok(Self::from_session(
             Session::open_devices(ordinals, &launch::RRB_DIVIDED, threads)?,
@@ -144,7 +144,7 @@ impl RrbBackend for Cuda {
                 self.staging = Some(Staging::new(self.session.stream(), &self.division, &source.g)?);
             }
         }
-        // The vectors of the old factorization serve as workspace.
+        // The planes of the vector b of the old factorization serve as workspace.
         let spare_planes = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
         let source = self.source.as_mut().ok_or_else(missing_source_error)?;
         let (stream, copies, _) = self.session.stream_and_copies();

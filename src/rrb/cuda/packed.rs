@@ -25,7 +25,7 @@ use crate::stencil::levels;
 use crate::stencil::levels::{Embedding, MAX_INVERTED_NODES};
 use crate::stencil::matrix::StencilView;
 
-/// Properties that determine the size of the arrays. A factorization with an equal shape reuses them.
+/// Properties that determine the sizes of the arrays. A factorization with an equal shape reuses the arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub source: SourceShape,
@@ -39,7 +39,7 @@ pub struct Shape {
     pub cycle: Cycle,
     /// Whether the hierarchy may be truncated where the remaining couplings are weak.
     pub may_truncate: bool,
-    /// Whether aggregation replaces the levels from the start.
+    /// Whether aggregation replaces the levels from the first iteration of each solve.
     pub uses_aggregation: bool,
 }
 
@@ -81,8 +81,9 @@ impl Shape {
     }
 
     /// Returns whether a cache of `cache_bytes` bytes can hold the data that an iteration reads repeatedly, but cannot
-    /// also hold S1 and x, which an iteration reads only once. For the second condition, only half of the cache counts,
-    /// because lines that both halves of the device read are stored in both halves of the cache.
+    /// hold S1 and x in addition, which an iteration reads only once. In the comparison that includes S1 and x, only
+    /// half of the cache counts, because lines that both halves of the device read are stored in both halves of the
+    /// cache.
     fn caches_repeated_reads(&self, source: &Source, cache_bytes: usize) -> bool {
         let (real_bytes, stored_bytes) = self.value_sizes();
         // Bytes per value of a plane of the first grid. Read repeatedly: r (3 planes), q (2) and both arrays of p (4);
@@ -141,7 +142,8 @@ pub struct CoarsestArrays {
     pub r: Address,
     pub z: Address,
     pub lines: LineArrays,
-    /// Values of r and z with epoch numbers, through which thread blocks exchange them (kernels/rrb/cluster.cuh).
+    /// Buffer through which thread blocks exchange the values of r and z, each with an epoch number
+    /// (kernels/rrb/cluster.cuh).
     pub exchange: Address,
 }
 
@@ -152,8 +154,8 @@ pub struct Packed {
     /// Number of grids in use. If the couplings between the nodes that remain after a grid (b2) are weak, the hierarchy
     /// is truncated after this grid.
     pub grids_in_use: usize,
-    /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32
-    /// (`MAX_RATIO_FOR_F32`). A separate kernel then applies it.
+    /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32 (`MAX_RATIO_FOR_F32`).
+    /// A separate kernel then multiplies by the inverse.
     pub has_f64_inverse: bool,
     pub schur_arrays: SchurArrays,
     /// Whether the cache holds only the data that an iteration reads repeatedly (`Shape::caches_repeated_reads`).
@@ -216,8 +218,8 @@ pub struct Packed {
     pub memory: Memory,
     /// Address, and size in bytes, of the memory that contains b, x, r, p and q.
     vectors: (Address, usize),
-    /// Address and size of the arrays that only the factorization of a short format needs. They are stored in the
-    /// memory of the vectors.
+    /// Address, and size in bytes, of the arrays that only a factorization in f32 or bf16 needs. These arrays are
+    /// stored in the memory of the vectors.
     pub transient: (Address, usize),
 }
 
@@ -245,7 +247,7 @@ fn pivot_planes(shape: &Shape, grid_number: usize) -> usize {
     if shape.may_truncate && grid_number > 0 { 4 } else { 3 }
 }
 
-/// Returns the bytes of the arrays that only the factorization of a short format (f32 or bf16) needs.
+/// Returns the size in bytes of the arrays that only a factorization in f32 or bf16 needs.
 fn transient_bytes(shape: &Shape) -> Result<usize> {
     if !shape.sweeps_in_f32() {
         return Ok(0);
@@ -275,8 +277,8 @@ const ALLOCATION_NAME: &str = "lists of levels";
 /// Largest number of vectors of a grid: z, y, and r, d, q, u of a recursion.
 const MAX_GRID_VECTORS: usize = 6;
 
-/// Layouts of two kinds of memory: for arrays that remain, and for arrays that only the factorization of a short format
-/// needs.
+/// Layouts of two kinds of memory: for arrays that solves need, too, and for arrays that only a factorization in f32 or
+/// bf16 needs.
 struct Layouts<'a> {
     permanent_layout: MemoryLayout,
     transient_layout: MemoryLayout,
@@ -315,8 +317,8 @@ impl Layouts<'_> {
             }
         };
         let has_all_colours = !(is_first && shape.uses_schur);
-        // In a short format, only the factorization needs the following arrays, except on the first grid if CG runs on
-        // S1: there, `d` and `far_couplings` are the couplings of S1.
+        // With f32 and bf16, only the factorization needs the following arrays. The first grid is an exception if CG
+        // runs on S1: there, `d` and `far_couplings` are the couplings of S1.
         let setup_layout =
             if uses_f32 && has_all_colours { &mut self.transient_layout } else { &mut self.permanent_layout };
         let mut k = Grid {
@@ -413,8 +415,8 @@ impl Layouts<'_> {
     }
 }
 
-/// Sets, for each grid, the arrays to which its forward half writes the values of the remaining nodes (b2), and from
-/// which its backward half reads them: z of the next grid, or r and z of the coarsest system.
+/// Sets, for each grid, the arrays to which its forward half writes the values of the remaining nodes (b2), and the
+/// arrays from which its backward half reads these values: z of the next grid, or r and z of the coarsest system.
 fn connect_grids(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &CoarsestArrays)) {
     for grid_number in 0..grids.len() {
         let coarse_grid = grids[grid_number].layout.grid.coarse();
@@ -451,7 +453,7 @@ fn assign_addresses(
         memory_layout.reserve_planes(plane_layout, cg_plane_count, 8)?,
     );
     let vector_bytes = memory_layout.used_bytes - (b - base) as usize;
-    // Arrays that only the factorization of a short format needs are stored in the memory of the vectors.
+    // Arrays that only a factorization in f32 or bf16 needs are stored in the memory of the vectors.
     memory_layout.used_bytes = memory_layout.used_bytes.max(transient_bytes(shape)?);
     let mut layouts =
         Layouts { permanent_layout: memory_layout, transient_layout: MemoryLayout::new(base), shape, source };
@@ -650,7 +652,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Sets the memory shared by vectors and arrays of the factorization to zero. This is done before and after a
+    /// Sets the memory that vectors and transient arrays share to zero. This is necessary before and after a
     /// factorization, so that borders are zero.
     pub fn clear_transient(&self, stream: &Stream) -> Result<()> {
         let (address, bytes) = self.transient;

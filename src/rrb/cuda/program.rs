@@ -15,11 +15,12 @@ use std::ops::Range;
 /// Name of the memory in error messages about failed allocations.
 pub(super) const ALLOCATION_NAME: &str = "the list of steps";
 
-/// Immediate execution of recorded steps when a scalar is needed, for the estimates of eigenvalue bounds.
+/// Execution of the recorded steps whenever a scalar is needed during the recording. The estimates of eigenvalue bounds
+/// use this trait.
 pub trait StepExecution {
-    /// Executes the steps and returns <a, b> on a grid.
+    /// Executes the steps, then returns <a, b> on a grid.
     fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: CycleVector, b: CycleVector) -> Result<f64>;
-    /// Executes the steps, and sets d on a grid to a vector that contains all frequencies.
+    /// Executes the steps, then sets d on a grid to a vector that contains all frequencies.
     fn set_all_frequencies(&mut self, ops: Vec<Op>, grid: usize) -> Result<()>;
 }
 
@@ -31,7 +32,7 @@ pub struct StepRecorder<'a> {
     grid_count: usize,
     /// Whether the hierarchy is truncated after the last grid, so that there is no coarsest system (`flag::TRUNCATED`).
     is_truncated: bool,
-    /// Whether the first grid has special steps, because CG runs on S1.
+    /// Whether CG runs on S1. The steps on the first grid then differ from those on other grids.
     uses_schur: bool,
     /// Whether the steps on the first grid are fused with those of CG.
     is_fused: bool,
@@ -64,7 +65,7 @@ impl<'a> StepRecorder<'a> {
         })
     }
 
-    /// Sets the object that executes recorded steps when their result is needed at once.
+    /// Sets the object that executes the recorded steps whenever a scalar is needed during the recording.
     pub fn with_execution(self, execution: &'a mut dyn StepExecution) -> Self {
         Self { execution: Some(execution), ..self }
     }
@@ -178,8 +179,8 @@ impl CycleSteps for StepRecorder<'_> {
 
     fn advance(&mut self, k: usize, alpha: f64, is_first: bool, continues: bool) {
         let first_step_flag = if is_first { flag::FIRST_STEP } else { 0 };
-        // If the preceding step is an upward sweep that computes d, this sweep also updates u. The product A d is then
-        // subtracted from r at once, and need not be stored.
+        // If the preceding step is an upward sweep that computes d, this sweep also updates u. The step that computes
+        // A d then also updates r, and A d is not stored.
         let product_op = if continues { self.last_op(kind::MULTIPLY_INNER, k, 0).copied() } else { None };
         if product_op.is_some() {
             self.ops.pop();
@@ -249,12 +250,12 @@ pub fn record_steps(steps: StepRecorder, is_fused: bool, recursion: &Recursion) 
 #[derive(Default)]
 pub struct Programs {
     pub ops: Vec<Op>,
-    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `update_end` is the end of those steps
-    /// of the iteration that precede or contain the scalar update, which needs rho.
+    /// Index ranges in `ops`: the steps of an iteration, and the steps of an application of M^-1. `update_end` is the
+    /// end of those steps of the iteration that precede or contain the scalar update, which needs rho.
     pub iteration_range: Range<usize>,
     pub update_end: usize,
     pub application_range: Range<usize>,
-    /// Launch shape of a kernel that executes several steps.
+    /// Launch parameters of the kernel that executes several steps.
     pub cooperative: CooperativeLaunch,
     /// First grid whose steps are executed by the kernel for several steps.
     pub first_joined_grid: usize,
@@ -287,7 +288,8 @@ pub enum ProgramPart {
 }
 
 impl Programs {
-    /// Returns the largest number of steps, and of partial sums of rho, for all cycles that may be selected.
+    /// Returns the largest number of steps, and the largest number of partial sums of rho, of all cycles that may be
+    /// selected.
     pub fn max_steps_and_sums(
         sections: &[usize],
         grid_count: usize,

@@ -17,7 +17,7 @@ pub struct Projection {
     black_nodes: Option<Labelled>,
 }
 
-/// Largest number of nodes of a run, for which one warp computes the sum.
+/// Largest number of nodes of a run. One warp computes the sum over a run.
 const MAX_RUN_NODES: usize = 512;
 
 /// Purpose of the allocations, for error messages.
@@ -49,7 +49,7 @@ fn find_runs(layout: &Layout, g: &Geometry, components: &Components) -> Result<V
 }
 
 impl Projection {
-    /// Finds the runs of nodes of all colours and, if CG runs on S1 (`schur`), those of the black colours.
+    /// Finds the runs of all colours and, if CG runs on S1 (`schur`), also the runs of the black colours alone.
     pub fn new(stream: &Stream, layout: &Layout, g: Geometry, components: &Components, schur: bool) -> Result<Self> {
         let component_count = components.projected_count();
         if component_count == 0 {
@@ -80,8 +80,8 @@ impl Projection {
         self.all_nodes.as_ref().map_or(Ok(()), |labelled| labelled.shift(stream, v, restores_mean))
     }
 
-    /// Computes v = v - mean(v) on each singular component, restricted to the nodes on which CG runs. v is in f32 if
-    /// `is_single_precision`, else in f64.
+    /// Computes v = v - mean(v) on each singular component. If CG runs on S1, the component includes only its black
+    /// nodes. v is in f32 if `is_single_precision`, else in f64.
     pub fn subtract_means(&self, stream: &Stream, v: Address, is_single_precision: bool) -> Result<()> {
         self.black_nodes
             .as_ref()
@@ -99,8 +99,8 @@ impl Projection {
         self.all_nodes.as_mut().map_or(Ok((0, 0.0, 0.0)), |labelled| labelled.find_worst_label(stream, v))
     }
 
-    /// Returns the sum of mean(v)^2 sum_i 1 / center_i over all singular components, where i are the nodes of the
-    /// component on which CG works. Overwrites the means.
+    /// Returns the sum of mean(v)^2 sum_i 1 / center_i over all singular components, where i runs over those nodes of
+    /// the component on which CG runs. Overwrites the means.
     pub fn weighted_square_of_means(&mut self, stream: &Stream, v: Address, centers: Address) -> Result<f64> {
         let labelled = self.black_nodes.as_mut().or(self.all_nodes.as_mut());
         labelled.map_or(Ok(0.0), |labelled| labelled.norm2_of_means(stream, v, centers))

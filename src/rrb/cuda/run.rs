@@ -1,7 +1,10 @@
 //! The steps of RRB-PCG on the device. A step launches kernels and returns. A step waits for its kernels only if it
 //! returns a scalar or stores x. Steps that usually follow each other are launched together: the start, the loop, and
 //! the end of a solve. `DeviceResults` records which results of these launches are available. A step whose result is
-//! available returns it. Any other step launches its own kernels, and resets the results to `None`.
+//! available returns this result. Any other step launches its own kernels, and resets `results` to
+//! `DeviceResults::None`.
+//!
+//! Fused stages are kernels that combine steps of CG with half a cycle on the first grid (kernels/rrb/fused.cuh).
 
 use super::packed::Packed;
 use super::source::Source;
@@ -30,7 +33,7 @@ pub struct Run<'a> {
     pub mode: LaunchMode,
     /// Results of earlier launches that later steps can return.
     pub results: DeviceResults,
-    /// Power of two by which b and x are multiplied when they are loaded.
+    /// Power of two by which the caller's b and x are multiplied when they are loaded.
     pub scale: f64,
     /// Value of `scale` in the last solve, which usually fits the next solve.
     pub last_scale: &'a mut Option<f64>,
@@ -251,7 +254,7 @@ impl Run<'_> {
         }
     }
 
-    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
+    /// Switches to aggregation if this reduces the estimated remaining work. Returns whether the solve has switched.
     fn switch_to_aggregation(&mut self, state: &State) -> bool {
         if !self.packed.may_aggregate || !self.is_switch_worthwhile(state) {
             return false;
@@ -274,8 +277,8 @@ impl Run<'_> {
         has_switched == Some(true)
     }
 
-    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
-    /// switched.
+    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether the
+    /// cycle has changed.
     fn fall_back_to_v_cycle(&mut self) -> bool {
         if !self.packed.has_automatic_recursion() {
             return false;
@@ -288,8 +291,8 @@ impl Run<'_> {
         true
     }
 
-    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r> of the new b, where b_r are its values on the red nodes, and D_r
-    /// their centers.
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>, where b_r contains the values of the new b on red nodes, and
+    /// D_r the centers of these nodes.
     fn replace_rhs_by_residual(&mut self) -> f64 {
         if !self.uses_fusion() {
             return self.scalar(|s| {
@@ -323,8 +326,8 @@ impl VectorSteps for Run<'_> {
             return start.norm2;
         }
         if (a, b) != (VectorId::Q, VectorId::Q) {
-            // Every product computed below resets the results, except <q, q>. <q, q> is computed for a check after a
-            // loop, and the results of the loop remain valid.
+            // An inner product that is computed below resets `results`. <q, q> is an exception: it is computed for a
+            // check after a loop, and the results of the loop remain valid.
             self.begin_step();
         }
         let result = self.attempt(|s| {
@@ -347,15 +350,15 @@ impl VectorSteps for Run<'_> {
             return self.step(|s| s.clear_planes(s.vector_address(target)));
         };
         let source = match source_id {
-            // After a start, z has been overwritten, but p = z.
+            // After a start, z has been overwritten. p contains the same values, because p = z at a start.
             VectorId::Z if self.start_results().is_some() => self.packed.p,
             VectorId::P if target == VectorId::Q => self.current_p(),
             VectorId::Z => return self.step(|s| s.packed.update_direction(s.stream, s.vector_address(target), scale)),
             _ => self.vector_address(source_id),
         };
         if target != VectorId::Q || self.start_results().is_some() {
-            // If `target` is q, the results are reset only after a start, because only the results of a start include
-            // q.
+            // If `target` is q, the results are reset only if they are those of a start, because no other results
+            // include q.
             self.begin_step();
         }
         let _ = self.attempt(|s| {
@@ -383,8 +386,8 @@ impl VectorSteps for Run<'_> {
         if let DeviceResults::Ended(ended) = &mut self.results
             && let Some(norm2) = ended.norm2.take()
         {
-            // The value is returned only once. At a restart, the sum must be computed again, because a start adds in
-            // another order.
+            // The value is returned only once. If CG restarts afterwards, the start computes <r, r> again, because it
+            // adds the squares in another order.
             return norm2;
         }
         match self.results {

@@ -18,8 +18,9 @@ const MAX_X_ROUNDS: u32 = 16;
 const CLUSTER_SIZES: [u32; 2] = [16, 8];
 impl ClusterGrids {
     /// Returns the layout of the grids with numbers from `first_grid` on, in a cluster with `row_blocks` thread blocks.
-    /// Returns `None` if a thread block would own no row of a grid. Also returns `None` if a thread block would have
-    /// fewer threads than there are values of one colour in its rows and one more row.
+    /// Returns `None` in two cases:
+    /// - A thread block would own no row of a grid.
+    /// - A thread block would have fewer threads than values of one colour in its rows and one further row.
     fn of(k: &Packed, first_grid: usize, row_blocks: usize) -> Option<Self> {
         let (real_bytes, stored_bytes) = k.shape.value_sizes();
         let mut first_rows = [0; CLUSTER_SIZES[0] as usize + 1];
@@ -135,7 +136,8 @@ impl Programs {
         let first_joined_grid = first_small_grid(k, cooperative.blocks);
         // The kernel needs max(grid_blocks, coarsest_blocks) thread blocks. `grid_blocks`: tiles of its largest grid,
         // or 1 if all its grids are stored in the first cluster. `coarsest_blocks`: blocks for the product with the
-        // coarsest inverse. Both also count the blocks of the first cluster if these do other work at the same time.
+        // coarsest inverse. Both numbers also include the blocks of the first cluster if these blocks do other work at
+        // the same time.
         let cluster_blocks = if cooperative.cluster > 1 { cooperative.cluster } else { 0 };
         let coarsest_blocks = if k.is_truncated() {
             1
@@ -151,7 +153,7 @@ impl Programs {
         };
         let max_blocks = cooperative.blocks;
         cooperative.blocks = max_blocks.min(grid_blocks.max(coarsest_blocks).next_multiple_of(cooperative.cluster));
-        // The remaining thread blocks compute x, provided that they finish before the steps do.
+        // The remaining thread blocks compute x, provided that they finish before the steps on small grids end.
         let wanted_x_blocks = launch::x_update_blocks(&k.schur_arrays.g);
         let x_blocks = (max_blocks - cooperative.blocks).min(wanted_x_blocks.next_multiple_of(cooperative.cluster));
         cooperative.extra_blocks = if wanted_x_blocks <= x_blocks * MAX_X_ROUNDS { x_blocks } else { 0 };
@@ -217,7 +219,7 @@ impl Programs {
     }
 
     /// Sets which thread blocks execute each step of a kernel, and which barrier follows the step.
-    /// `uses_cluster_memory`: whether grids are stored in the shared memory of the first cluster.
+    /// `uses_cluster_memory` states whether grids are stored in the shared memory of the first cluster.
     pub fn assign_blocks(&self, k: &Packed, ops: &mut [Op], uses_cluster_memory: bool) {
         let is_in_cluster = |op: &Op| {
             let is_grid_step = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
@@ -261,11 +263,11 @@ impl Programs {
         }
     }
 
-    /// Moves the scalar update to the first backward sweep with a kernel of its own, if there is one and its grid is
-    /// not distributed. One thread block updates the scalars while the others execute this sweep, because the update
-    /// takes as long as a step on a small grid. If the second step is a forward sweep with a kernel of its own, one
-    /// thread block of this sweep then determines in advance whether the loop ends (`check_convergence_ahead` in
-    /// kernels/common/scalars.cuh).
+    /// Moves the scalar update to the first backward sweep that has a kernel of its own, if there is such a sweep and
+    /// its grid is not distributed. One thread block then updates the scalars while the other thread blocks execute
+    /// this sweep. This saves time, because the update takes as long as a step on a small grid. If the second step is a
+    /// forward sweep with a kernel of its own, one thread block of this sweep then determines in advance whether the
+    /// loop ends (`check_convergence_ahead` in kernels/common/scalars.cuh).
     fn move_scalar_update(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update_index) = ops.iter().position(|op| op.flags & flag::UPDATE_SCALARS != 0) else { return };
         let is_divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
@@ -313,8 +315,8 @@ impl Programs {
     }
 }
 
-/// Returns `StepArgs::scalar_block` for a step: 1 if one thread block works on the scalars while the others execute the
-/// sweep.
+/// Returns `StepArgs::scalar_block` for a step: 1 if one thread block works on the scalars while the other thread
+/// blocks execute the sweep, otherwise 0.
 pub fn scalar_block(op: &Op) -> i32 {
     i32::from(op.flags & flag::SCALAR_BLOCK != 0)
 }

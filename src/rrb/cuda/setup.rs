@@ -1,5 +1,7 @@
 //! Factorization on the device (docs/theory/rrb.md, factorization, row-sum form and coarsest system). Kernels:
 //! kernels/rrb/setup.cuh and kernels/rrb/coarsest.cuh.
+//!
+//! Tile: the rectangle of indices (I, J) that a thread block of a sweep processes at a time (kernels/rrb/levels.cuh).
 
 use super::aggregated;
 use super::aggregated::AggregationPreconditioner;
@@ -35,10 +37,11 @@ const MAX_WEAK_RATIO: f64 = 0.3;
 const MIN_UNIFORM_FRACTION: f64 = 0.25;
 
 /// Upper limit of (largest entry of the inverse of the coarsest matrix) x (largest pivot). Up to this limit, sweeps in
-/// f32 store the inverse in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm about 2^-24
-/// sqrt(n) times the largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which
-/// is about 1 / (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and
-/// somewhat below the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.
+/// f32 store the inverse in f32. Rounding the n x n entries of the inverse (n <= 992) adds a matrix whose norm is about
+/// 2^-24 sqrt(n) times the largest entry. This norm must be small compared with the smallest eigenvalue of the inverse,
+/// which is about 1 / (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation
+/// and somewhat below the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed
+/// basins.
 const MAX_RATIO_FOR_F32: f64 = 131_072.0;
 
 /// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `required_value`. With `off`, sweeps
@@ -47,7 +50,7 @@ fn uniform_option_is(required_value: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == required_value)
 }
 
-/// Returns the rules of a level on a grid whose position on the finest grid is `embedding`.
+/// Returns the pivot rules of a level on a grid. `embedding` maps the nodes of this grid to the finest grid.
 fn rules_of_level(rules: &PivotRules, level: usize, embedding: &Embedding) -> PivotRules {
     PivotRules {
         level: level as i32,
@@ -225,7 +228,7 @@ impl Packed {
             launch::start_couplings(stream, &StartCouplingsArgs { k, m, format, nine_points, compensate })?;
         }
         for (q, level) in self.grids.iter().enumerate() {
-            // The first elimination of a 5-point matrix drops no couplings, so couplings and centers are those of A.
+            // The first elimination of a 5-point matrix drops no couplings, so it uses the couplings and centers of A.
             let exact_centers = if q == 0 && schur { m.center } else { 0 };
             let has_black_couplings = i32::from(q > 0 || nine_points);
             let (k, even_rules) = (level.k, rules_of_level(rules, 2 * q + 2, &level.embedding));
@@ -297,7 +300,8 @@ impl Packed {
         self.prepare_projection(stream, components)
     }
 
-    /// Returns whether means are needed for this matrix, or were needed for the previous matrix.
+    /// Returns whether means over singular components are needed for this matrix, or were needed for the previous
+    /// matrix.
     fn needs_projection(&self, components: &Components) -> bool {
         !(self.projection.is_empty() && components.projected_count() == 0)
     }
@@ -419,7 +423,7 @@ impl Packed {
                 largest_inverse_entry = largest_inverse_entry.max(column[k]);
                 column.iter_mut().for_each(|v| *v *= setup.storage_unit);
             }
-            // The computed columns are also the rows, because the inverse is symmetric.
+            // The computed columns are used as rows, because the inverse is symmetric.
             stream.send(coarsest_arrays.lines.inverse, &inverse)?;
             if coarsest_arrays.lines.inverse_f32 != 0 {
                 let inverse_f32 = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
@@ -431,8 +435,8 @@ impl Packed {
         Ok(Some([largest_inverse_entry, center_max]))
     }
 
-    /// Returns the error for the rejected pivot with the given key (`Findings::bad_pivot`). For a rejected pivot, the
-    /// kernels have stored the pivot instead of its inverse, and the center instead of the row sum
+    /// Returns the error for the rejected pivot with the given key (`Findings::bad_pivot`). At the node of this pivot,
+    /// the kernels have stored the pivot instead of the inverse of the pivot, and the center instead of the row sum
     /// (kernels/rrb/setup.cuh). In the coarsest system, only the pivot is stored, and the error also reports the pivot
     /// as the center.
     fn rejected_pivot_error(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
@@ -470,8 +474,8 @@ impl Level {
         self.k.g.tiles_and_patches().0 > MAX_BLOCKS as usize || uniform_option_is("all")
     }
 
-    /// Returns the colour of a node and its index in the plane of this colour. (i, j) are its indices on the finest
-    /// grid.
+    /// Returns the colour of a node, and the index of the node in the plane of this colour. (i, j) is the node on the
+    /// finest grid.
     fn colour_and_index_of(&self, i: usize, j: usize) -> (Colour, usize) {
         let embedding = &self.embedding;
         colour_and_index(

@@ -37,7 +37,7 @@ impl Staging {
     }
 }
 
-/// Properties that determine the storage of A. They are known before the preconditioner is chosen.
+/// Properties that determine the storage of A. These properties are known before the preconditioner is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceShape {
     pub grid: levels::Grid,
@@ -60,14 +60,15 @@ pub struct Source {
     pub m: Matrix,
     /// Address of the row sums.
     pub row_sums: Address,
-    /// Address of the flags of all patches, which are parts of tiles: 1 if all rows of the patch are equal, separately
-    /// for each colour (kernels/rrb/uniform.cuh).
+    /// Address of the flags of all patches. A patch is a part of a tile, and a tile is the rectangle of indices (I, J)
+    /// that a thread block processes at a time. The flag is 1 if, for each colour, all rows of the patch are equal
+    /// (kernels/rrb/uniform.cuh).
     pub equal_rows: Address,
-    /// Address of the flags of all tiles: 1 if all rows in the tile and in the patches around it are equal, separately
-    /// for each colour.
+    /// Address of the flags of all tiles. The flag is 1 if, for each colour, all rows in the tile and in the patches
+    /// around the tile are equal.
     pub uniform: Address,
-    /// Whether `row_sums` still contains the row sums of A (0 where they are rounding errors); eliminations overwrite
-    /// them.
+    /// Whether `row_sums` still contains the row sums of A, in which rounding errors have been replaced by 0.
+    /// Eliminations overwrite this array.
     pub has_row_sums: bool,
     pub findings_address: Address,
     pub findings: Pinned<Findings>,

@@ -1,6 +1,6 @@
-//! Start of a solve. With fused stages, the start and the loop are queued immediately, with the scale of the last solve
-//! with fused stages. In the first such solve, and without fused stages, a kernel inspects the caller's arrays, and the
-//! host then selects the scale.
+//! Start of a solve. With fused stages (kernels/rrb/fused.cuh), the start and the loop are queued immediately, with the
+//! scale of the last solve that used fused stages. In the first such solve, and without fused stages, a kernel inspects
+//! the caller's arrays, and the host then selects the scale.
 
 use super::run::{DeviceResults, DirectStartResults, LaunchMode, ResidualOrigin, Run, StartResults};
 use crate::cuda::launch;
@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::krylov::solve_steps::Inputs;
 use crate::krylov::state::TestCode;
 
-/// If max |x| is below this value, values of x may be subnormal. The host then decides whether x is returned; it also
-/// does so if `Criterion::unchecked_threshold` requires a check.
+/// If max |x| is below this value, values of x may be subnormal. The host, and not the kernel, then decides whether x
+/// is returned. The host also decides if `Criterion::unchecked_threshold` requires a check.
 const MIN_SAFE_MAGNITUDE: f64 = 1e-200;
 
 /// Magnitudes whose squares, and sums of squares, neither underflow nor overflow.
@@ -31,8 +31,8 @@ impl Run<'_> {
         self.call.inputs(&self.packed.scalars)
     }
 
-    /// Computes the largest magnitude of b and, with `has_guess`, of x, the first entry of these arrays that is not
-    /// finite, and <b, b>.
+    /// Computes, in b and with `has_guess` also in x, the largest magnitude of each array and the first entry that is
+    /// not finite. Also computes <b, b>.
     fn inspect_vectors(&mut self, has_guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
         let arguments = |input, output, ld| InspectArgs {
@@ -69,7 +69,7 @@ impl Run<'_> {
         };
         if direct_start.is_none() {
             if matches!(self.results, DeviceResults::Started(start) if !start.is_finite()) {
-                // The start with the other scale may have written large values to the padding.
+                // The previous start used another scale, and may have written large values to the padding.
                 self.packed.clear_vectors(self.stream)?;
             }
             self.start_with_scale(scale)?;
@@ -97,8 +97,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Repeats the start from the caller's arrays, which are unchanged. This is needed after a loop with other limits,
-    /// which has overwritten the results of the previous start.
+    /// Repeats the start from the caller's arrays, which are unchanged. This is needed if the device has begun a loop
+    /// with wrong limits, because this loop has overwritten the results of the previous start.
     pub fn restart(&mut self) -> Result<()> {
         self.stream.wait()?;
         let criterion = self.criterion.take();
@@ -109,8 +109,8 @@ impl Run<'_> {
 
     /// Launches the loop after the start, if the device can decide whether the loop is needed (kernel
     /// `rrb_start_loop_f64`). Waits for the start. Returns whether the loop has begun. The loop must not begin after a
-    /// load that completes the guess (`complete_guess` of krylov/solve/returned.rs). This condition is met: such a load
-    /// occurs only in the preconditioned norm, and in this norm, the kernel begins no loop from a guess.
+    /// load that completes the guess (`complete_guess` of krylov/solve/returned.rs). Such a load occurs only if the
+    /// stopping test uses the preconditioned norm. In this norm, the kernel begins no loop from a guess.
     fn start_loop(&mut self, scale: f64) -> Result<bool> {
         let Some(criterion) = self.criterion.filter(|_| self.runs_by_itself()) else {
             return self.fetch_scalars().map(|_| false);

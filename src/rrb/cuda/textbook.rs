@@ -1,5 +1,5 @@
-//! Unfused steps of a solve, with one or two kernels per step. They are used if stages are not fused (`fusion=off`, 9
-//! points, compensation, singular components, aggregation), or if only a single step is needed.
+//! Unfused steps of a solve, with one or two kernels per step. These steps are used if stages are not fused
+//! (`fusion=off`, 9 points, compensation, singular components, aggregation), or if only a single step is needed.
 
 use super::packed::Packed;
 use super::program::ProgramPart;
@@ -175,8 +175,8 @@ impl Packed {
         self.multiply(stream, source, Stage::Start, 0)
     }
 
-    /// Computes r = b - A x, or the residual of S1 if CG runs on S1, and the scalar `norm2` = <r, r>. With `stage` =
-    /// `Loop`, the kernel does nothing if the loop continues.
+    /// Computes r = b - A x, or the residual of the system with S1 if CG runs on S1. Stores <r, r> in the scalar
+    /// `norm2`. With `stage` = `Loop`, the kernel does nothing if the loop continues.
     pub fn residual(&self, stream: &Stream, source: &Source, stage: Stage) -> Result<()> {
         if self.shape.uses_schur {
             launch::residual_first(stream, &self.schur_args(stage, 0))
@@ -193,7 +193,7 @@ impl Packed {
         launch::find_largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars.address })
     }
 
-    /// Returns the arguments of the kernels that eliminate the red nodes and that compute x on them.
+    /// Returns the arguments of two kernels: one eliminates the red nodes, and one computes x on red nodes.
     pub fn reduce_args(&self) -> ReduceArgs {
         let (r_b1, r_b2) = (self.schur_arrays.r_b1[0], self.schur_arrays.r_b2);
         ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r_b1, r_b2, scalars: self.scalars.address }

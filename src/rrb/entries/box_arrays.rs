@@ -65,7 +65,8 @@ pub struct BoxLayout {
 }
 
 impl BoxLayout {
-    /// Creates the layout after a check of the leading dimension of box `box_index`; `None` means nx.
+    /// Checks the leading dimension of box `box_index`, and returns the layout of the box. Without `leading_dimension`,
+    /// ld is nx.
     fn new(grid: Grid, leading_dimension: Option<i64>, box_index: usize) -> Result<Self> {
         let Grid { nx, ny } = grid;
         let ld = leading_dimension.unwrap_or(nx as i64);
@@ -89,7 +90,7 @@ impl BoxLayout {
     /// `host` to `array`. Waits until the copy has completed.
     ///
     /// # Safety
-    /// Both arrays must hold the values, and no other thread may use the array that is written.
+    /// Both arrays must hold the values of the box, and no other thread may use the array that is written.
     unsafe fn copy_rows(&self, context: &PrimaryContext, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
         let Grid { nx, ny } = self.grid;
         let (host, device) = (Rows { address: host as u64, ld: nx }, Rows { address: array as u64, ld: self.ld });
@@ -200,7 +201,7 @@ impl CallArrays {
             let box_output = match copy {
                 Some(values) => BoxOutput { values, ld: layout.grid.nx },
                 None => {
-                    // SAFETY: as in `inputs`; `new` checked that the array overlaps no other.
+                    // SAFETY: as in `inputs`. `new` has checked that this array overlaps no other array.
                     let values = unsafe { std::slice::from_raw_parts_mut(array, layout.len()) };
                     BoxOutput { values, ld: layout.ld }
                 }
@@ -211,7 +212,8 @@ impl CallArrays {
         Ok((unsafe { inputs_of_argument(&self.arguments[0], &self.boxes, &input_copies[0])? }, output))
     }
 
-    /// Copies the output, which is the second argument, from the host copies to its arrays on devices.
+    /// For each output array that resides on a device, copies the values from the host copy to the device. The second
+    /// argument is the output.
     ///
     /// # Safety
     /// As for `input_and_output`.

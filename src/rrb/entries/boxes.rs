@@ -1,5 +1,5 @@
-//! Calls whose arguments are the arrays of boxes. They pass these arrays, on the host or on devices, to the collective
-//! calls of `rrb::ranks`.
+//! Calls on distributed handles. Their arguments are the arrays of the boxes that this rank owns, on the host or on
+//! devices. This module passes the arrays to the collective functions of `rrb::ranks`.
 
 use crate::abi::handle::{Base, Handle, with_handle};
 use crate::abi::messages::{no_boxes, several_boxes};
@@ -25,7 +25,8 @@ use crate::stencil::matrix::StencilView;
 /// to which the arrays belong.
 ///
 /// # Safety
-/// `h` must be NULL or a live handle; the arrays must be NULL or hold the values of the grid, or of its box.
+/// `h` must be NULL or a live handle. The arrays must be NULL or hold the values of the grid. On a distributed handle,
+/// they must be NULL or hold the values of the only box of this rank.
 pub unsafe fn run_function(
     h: *mut rrb_handle,
     function: Function,
@@ -109,7 +110,7 @@ impl Handle<rrb_handle> {
         unsafe { self.factorize_boxes(has_corners, as_slice(&ld), array_lists) }
     }
 
-    /// Factorizes the matrix, given by one list per coefficient with one array per box.
+    /// Factorizes the matrix. `array_lists` contains one list per coefficient, and each list has one array per box.
     ///
     /// # Safety
     /// The lists must be NULL or have one array per box, which must be NULL or hold the values of the box.
@@ -149,8 +150,8 @@ impl Handle<rrb_handle> {
             Ok(has_changed)
         });
         let preparation = ranks.end_call(preparation);
-        // The previous factorization is discarded if the memory or the plans have changed. If the call failed on one
-        // rank, all ranks discard it.
+        // The previous factorization is discarded if the memory or the plans have changed. All ranks also discard their
+        // previous factorization if the preparation has failed on one rank.
         if !matches!(preparation, Ok(false)) {
             base.core = None;
         }
@@ -240,8 +241,8 @@ impl Handle<rrb_handle> {
         // that the arrays are aligned, not NULL, and in an allowed memory space, and that no output overlaps another
         // array.
         let staging = unsafe { call_arrays.stage_arrays(needs_guess) };
-        // A stream that rank 0 cannot use causes an error here, before the computation, in which the other ranks would
-        // wait for rank 0.
+        // The caller's stream is checked before the computation. If rank 0 detected an unusable stream during the
+        // computation, the other ranks would wait for rank 0.
         let staging = staging.and_then(|()| base.check_stream());
         // SAFETY: as above.
         let input_and_output = staging.and_then(|()| unsafe { call_arrays.input_and_output() });

@@ -23,8 +23,9 @@ const ROWS_ALLOCATION: &str = "rows of all ranks on a device";
 pub const MATRIX_ARRAYS: usize = 0;
 pub const VECTOR_ARRAYS: usize = 1;
 
-/// Number of words at the start of a rank's message. The first word states whether the rank has arrays and could export
-/// them: `NO_ARRAYS`, `NOT_EXPORTED` or `EXPORTED`. The process signature and the host number follow.
+/// Number of words (64 bits) at the start of a rank's message. The first word states whether the rank has arrays, and
+/// whether their export succeeded: `NO_ARRAYS`, `NOT_EXPORTED` or `EXPORTED`. The process signature and the host number
+/// follow.
 const HEADER_WORDS: usize = 3;
 const NO_ARRAYS: u64 = 0;
 const NOT_EXPORTED: u64 = 1;
@@ -45,7 +46,8 @@ pub struct DeviceRows {
     open_boxes: Vec<OpenBox>,
 }
 
-/// A box of a rank during a call: addresses of its arrays on rank 0, and their leading dimensions.
+/// A box of a rank during a call, with the addresses at which rank 0 accesses the arrays of the box, and the leading
+/// dimensions of these arrays.
 struct OpenBox {
     grid_box: GridBox,
     arrays: Vec<Rows>,
@@ -73,7 +75,8 @@ impl DeviceRows {
         })
     }
 
-    /// Tries to open the arrays of all ranks on rank 0, which copies them to or from the device `ordinal`. Collective.
+    /// Tries to open the arrays of all ranks in the process of rank 0, so that rank 0 can copy between these arrays and
+    /// arrays on the device `ordinal`. Collective.
     ///
     /// Returns `false` if rank 0 cannot open the memory of some array. All arrays are then transferred through the
     /// host.

@@ -1,7 +1,7 @@
 //! `rrb_create_distributed` and the calls on boxes: one domain over many ranks.
 //!
-//! Each rank passes the values of its boxes and receives its part of the solution. Results are bitwise identical for
-//! any distribution of the boxes.
+//! Each rank passes the values of its boxes and receives its part of the solution. With `reproducible=1`, results are
+//! bitwise identical for any distribution of the boxes.
 
 use crate::abi::handle::{Handle, create, with_handle_ok};
 use crate::abi::rrb_status;

@@ -18,8 +18,9 @@ use crate::smoother::patches::{BlockPartition, Patch, PatchList};
 /// `GhostBuffers::copy_box`). The number is the largest number of planes of a block.
 const PLANES_PER_GROUP: usize = 8;
 
-/// Largest number of boxes per patch for the exchange within the sweep. An outer row of blocks scans all boxes of its
-/// patch. With more boxes, this scan would take too long, so ghost cells are exchanged before the sweep.
+/// Largest number of boxes of the copy plan per patch for the exchange within the sweep. For each row of blocks at an
+/// edge of a patch, all boxes of the patch are scanned. With more boxes, the scan would take too long, so ghost cells
+/// are exchanged before the sweep.
 const MAX_BOXES: usize = 256;
 
 /// The two buffers of the exchange (`buffers`), and the boxes of the copy plan in two orders: by the patch that is

@@ -5,8 +5,8 @@
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
 //!
-//! With AVX-512, each product is fused with the following addition. The last bits therefore depend on the instruction
-//! set. They depend neither on the number of blocks that are relaxed together nor on the thread.
+//! With AVX-512, each product is fused with the following addition. The last bits of the results therefore depend on
+//! the instruction set. The results depend neither on the number of blocks that are relaxed together nor on the thread.
 //!
 //! A tile has up to 64 rows of eight values. Row k*by + j holds the cells (., j, k) of as many blocks as fit in eight
 //! values. The transforms along y and z combine rows. For the transforms along x, groups of eight rows are transposed.
@@ -52,9 +52,10 @@ pub enum InverseForm {
     Dense(Vec<f64>),
     /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
     SineTransforms {
-        /// 1 / Lambda times the factors 2 / (b + 1) of the inverse transforms, by tile row. For each direction of
-        /// length 8, an additional factor of sin^2 60 (degrees) compensates for the transforms. For blocks of 8 x 8 x 8
-        /// cells, x and y are exchanged in each plane.
+        /// Reciprocals of the diagonal entries of Lambda, times the factors 2 / (n + 1) of the inverse transforms of
+        /// length n, by tile row. For each direction of length 8, an additional factor of sin^2 60 (degrees)
+        /// compensates for the division by sin 60 in each of the two transforms. For blocks of 8 x 8 x 8 cells, x and y
+        /// are exchanged in each plane.
         reciprocals: Vec<TileRow>,
         /// Diagonals of D^-1 and D by tile row; `None` if D is the identity.
         scalings: Option<[Vec<TileRow>; 2]>,
@@ -131,7 +132,8 @@ pub struct Operator {
     pub negated_seven_entries: Option<[f64; 7]>,
     /// For each nonzero entry of the stencil, its offset in x, y and z, and the entry multiplied by -1.
     negated_entries: Vec<([isize; 3], f64)>,
-    /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`, divided by sin 60 (degrees) for b = 8.
+    /// For the transforms of length b, sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`. For b = 8, the values are
+    /// divided by sin 60 (degrees).
     pub sines: [[f64; 64]; 9],
 }
 
@@ -184,7 +186,7 @@ pub struct Task {
 /// A single block is too short for the hardware prefetcher.
 #[derive(Clone, Copy)]
 pub struct Prefetch {
-    /// u, f, and the array that is written if it is not u.
+    /// u, f, and the array that is written, unless this array is u.
     pub arrays: [ArrayPrefetch; 3],
 }
 
@@ -229,7 +231,7 @@ impl Prefetch {
     }
 }
 
-/// Computes r = f - A u for n <= 8 contiguous cells, the first of which is at u and f.
+/// Computes r = f - A u for n <= 8 contiguous cells. The pointers u and f point to the values of the first cell.
 ///
 /// # Safety
 /// These cells, and in u the layer of cells around them, may be read.

@@ -5,18 +5,19 @@
 //! processes a contiguous part of the work list. All parts have about the same number of cells.
 //!
 //! A coloured sweep is fused: it has two stages, each with half of the colours. With two colours, the blocks of the
-//! second colour in row (j, k-1) are relaxed directly after those of the first colour in row (j, k). All their
-//! neighbours, which have the first colour, have been relaxed at that point. u and f are therefore read from memory
-//! once per sweep. With eight colours, a slab has the colours of only one stage, because the parity of its global index
-//! determines the stage. Directly after a slab k of the first stage, the slab k-1 of the second stage is relaxed.
+//! second colour in row (j, k-1) are relaxed directly after those of the first colour in row (j, k). All neighbours of
+//! the blocks of the second colour have the first colour, and have been relaxed at that point. u and f are therefore
+//! read from memory once per sweep. With eight colours, a slab has the colours of only one stage, because the parity of
+//! its global index determines the stage. Directly after a slab k with colours of the first stage, the slab k-1, which
+//! has colours of the second stage, is relaxed.
 //!
 //! If several threads share a patch, the second stage in slabs next to another thread's slabs is executed after a
 //! barrier. Threads that have finished their part relax whole patches that no thread has started. The results are
 //! bitwise identical to a sweep colour by colour, for any assignment of blocks to threads.
 //!
-//! The chaotic method is asynchronous: blocks are relaxed in place while other threads read their faces. It uses
-//! relaxed atomic loads and stores, and reads the values that memory contains at that moment. With `parallel=patch`,
-//! one thread relaxes all blocks of a patch in lexicographic order, without atomic accesses.
+//! The chaotic method is asynchronous: blocks are relaxed in place while other threads read their faces. The method
+//! uses relaxed atomic loads and stores, and reads the values that memory contains at that moment. With
+//! `parallel=patch`, one thread relaxes all blocks of a patch in lexicographic order, without atomic accesses.
 
 mod dense;
 mod exchange;

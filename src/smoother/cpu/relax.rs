@@ -45,8 +45,9 @@ for_each_lanes! {
     /// Relaxes the blocks of a task by sine transforms: u_b <- u_b + omega A_b^-1 (f - A u)_b.
     ///
     /// # Safety
-    /// The cells of the task's blocks may be read in u and f and written in out. The layer of cells around the blocks,
-    /// and the cells between two blocks of the task, may be read in u.
+    /// The arrays are u, f and out of the task. The cells of the task's blocks may be read in u and f and written in
+    /// out. The cells between two blocks of the task may be read in u and f. The layer of cells around the blocks may
+    /// be read in u.
     unsafe fn relax(task: &Task, block_inverse: &BlockInverse, a: &Operator) = relax_generic;
 
     /// Relaxes at most `BATCH_BLOCKS` tasks of one block each with the dense inverse. `is_sequential` requires exactly
@@ -60,8 +61,9 @@ for_each_lanes! {
     )
         = relax_dense_generic;
 
-    /// Computes f - A u on a row of n cells, the first of which is at u and f, and stores it in r unless r is null.
-    /// Returns the sum of (scale r_i)^2, summed in a fixed order.
+    /// Computes the residual f - A u on a row of n cells, and stores the residual in r unless r is null. The pointers
+    /// u, f and r point to the values of the first cell. Returns the sum of (scale r_i)^2 in a fixed order, where r_i
+    /// are the values of the residual.
     ///
     /// # Safety
     /// n values of f, and n cells of u with the layer around them, may be read. r is null, or n values may be written.

@@ -173,8 +173,9 @@ impl CallThread<'_, '_> {
         prefetch.of_task(half_index * task_count, task_rows)
     }
 
-    /// Relaxes `block_count` blocks of one shape in a row, `pitch` cells apart. `segments` are the intervals of the
-    /// first block. Blocks with a dense inverse are collected in batches.
+    /// Relaxes `block_count` blocks of one shape in a row of blocks. The first cells of successive blocks are `pitch`
+    /// cells apart. `segments` are the intervals of the first block. Blocks with a dense inverse are collected in
+    /// batches.
     ///
     /// # Safety
     /// The conditions of `relax_row` hold for these blocks.
@@ -290,8 +291,8 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Copies to the buffer for the next sweep the values of a row of blocks that other patches need. Does nothing
-    /// after the last sweep of a call, or if ghost cells are not exchanged within the sweeps.
+    /// Copies values of a row of blocks into the buffer for the next sweep: the values that other patches need. Does
+    /// nothing after the last sweep of a call, or if ghost cells are not exchanged within the sweeps.
     ///
     /// # Safety
     /// This thread owns the row, and no thread writes the row before the next barrier.

@@ -173,14 +173,14 @@ impl SmootherSteps for CallThread<'_, '_> {
             }
         };
         for at_seams in [false, true] {
-            // Cores differ in speed. A thread that has finished its part of the work list therefore relaxes whole
-            // patches in the parts of other threads that no thread has started. It begins with the last patch of a
-            // part.
+            // Cores differ in speed. A thread that has finished its part of the work list therefore relaxes patches in
+            // the parts of other threads: whole patches that no thread has started. The thread begins with the last
+            // patch of each part.
             let owner_count = if at_seams || granularity == Granularity::Patch { 1 } else { thread.threads };
             for owner_offset in 0..owner_count {
                 let owner = (thread.index + owner_offset) % thread.threads;
                 // A part is skipped if a thread has already found that all whole patches of this part are claimed.
-                // Otherwise each thread would scan thousands of patches.
+                // Without this test, each thread would scan thousands of patches.
                 let all_claimed_in_sweep = &self.call.data.all_claimed_in_sweep[owner];
                 if owner_offset > 0 && all_claimed_in_sweep.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;
@@ -337,13 +337,13 @@ impl SmootherSteps for CallThread<'_, '_> {
     }
 }
 
-/// Returns whether all values are finite. If a value is NaN or infinite, so is the result of `max_abs`.
+/// Returns whether all values are finite. If a value is NaN or infinite, the result of `max_abs` is NaN or infinite.
 fn is_finite_row(values: &[f64]) -> bool {
     sums::max_abs(values).is_finite()
 }
 
-/// Replaces `earliest` by `candidate` if `candidate` precedes it. The order is by patch, then by array (u, then f),
-/// then by cell.
+/// Replaces `earliest` by `candidate` if `earliest` is `None`, or if `candidate` precedes `earliest`. The order is by
+/// patch, then by array (u, then f), then by cell.
 fn replace_if_earlier(earliest: &mut Option<NonfiniteCell>, candidate: NonfiniteCell) {
     let key = |cell: &NonfiniteCell| (cell.patch, cell.name == "f", cell.cell[2], cell.cell[1], cell.cell[0]);
     if earliest.as_ref().is_none_or(|current| key(&candidate) < key(current)) {

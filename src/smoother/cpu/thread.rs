@@ -24,8 +24,8 @@ pub struct PatchData {
     pub second_array: Option<(Shared, Vec<*mut f64>)>,
     /// Buffers for the exchange of ghost cells within fused coloured sweeps.
     pub ghost_buffers: Option<GhostBuffers>,
-    /// For each patch, the number of the last fused coloured sweep in which a thread claimed it. Sweeps are numbered
-    /// from 1 over all calls.
+    /// For each patch, the number of the last fused coloured sweep in which a thread claimed the patch. Sweeps are
+    /// numbered from 1 over all calls.
     pub claimed_in_sweep: Vec<AtomicUsize>,
     /// For each thread, the number of the last fused sweep in which all whole patches of its part were found to be
     /// claimed.
@@ -185,9 +185,9 @@ impl<'a, 'w> CallThread<'a, 'w> {
         })
     }
 
-    /// Calls `f` with the patch and the number of each row of blocks of this thread. `SweepParameters::division`
-    /// determines which rows belong to which thread. Relaxes the blocks that `f` adds to the batch, and ends with a
-    /// barrier.
+    /// For each row of blocks of this thread, calls `f` with the index of the patch and the number of the row in the
+    /// patch. `SweepParameters::division` determines which rows belong to which thread. Relaxes the blocks that `f`
+    /// adds to the batch, and ends with a barrier.
     pub fn for_each_own_row(&mut self, partition: &BlockPartition, mut f: impl FnMut(&mut Self, usize, usize)) {
         let (thread, patch_count) = (self.thread, self.patches().len());
         match self.call.parameters.division {
@@ -215,7 +215,8 @@ impl<'a, 'w> CallThread<'a, 'w> {
                 let group_count =
                     if group_count == 0 { thread.threads.isqrt() } else { group_count.min(thread.threads) };
                 let group_index = thread.index * group_count / thread.threads;
-                // First thread of a group: the smallest index with index * groups / threads = group.
+                // First thread of group g: the smallest index for which the integer part of index * groups / threads is
+                // g.
                 let first_thread = |g: usize| (g * thread.threads).div_ceil(group_count);
                 let (rank_in_group, group_threads) = (
                     thread.index - first_thread(group_index),
@@ -240,7 +241,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
         thread.barrier();
     }
 
-    /// Calls `callback` with the caller's callbacks on thread 0, and returns its result on every thread.
+    /// Calls `callback` on thread 0 with the caller's callbacks. Returns the result of `callback` on every thread.
     pub fn call_on_first_thread(&mut self, callback: impl FnOnce(&mut dyn Callbacks) -> bool) -> bool {
         let stop_requested = &self.call.data.stop_requested;
         if let Some(callbacks) = &mut self.callbacks {

@@ -50,8 +50,8 @@ fn transform_line<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
     }
 }
 
-/// Computes the sine transform of length 8, divided by s_3, in 28 operations. `sines` holds r_k = s_k / s_3 with s_k =
-/// sin(20 k degrees), and s_4 = s_1 + s_2. `BlockInverse::new` compensates for the divisions.
+/// Computes the sine transform of length 8, divided by sin 60 (degrees), in 28 operations. Let s_k = sin(20 k degrees);
+/// then s_4 = s_1 + s_2. `sines` contains the ratios r_k = s_k / s_3. `BlockInverse::new` compensates for the division.
 #[inline(always)]
 fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
     let (r1, r2, r4, minus_r4) = (V::splat(sines[0]), V::splat(sines[1]), V::splat(sines[3]), V::splat(-sines[3]));
@@ -194,9 +194,9 @@ unsafe fn write_rows<V: Lanes>(tile: *mut TileRow, start: usize, stride: usize, 
 /// along x, plane by plane; both transforms along z, column by column; inverse transforms along x and y, plane by
 /// plane. The loop bodies are short, so that the CPU executes several of them at the same time.
 ///
-/// With a 7-point stencil, the right-hand side omits A_b u_b, since u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b +
-/// omega A_b^-1 g_b. Here g_b is f_b minus the contribution of the cells outside the block. If omega is 1, u_b is not
-/// read.
+/// With a 7-point stencil, the right-hand side is g_b: f_b minus the contribution of the cells outside the block to
+/// (A u)_b. The result is (1 - omega) u_b + omega A_b^-1 g_b, which equals u_b + omega A_b^-1 (f - A u)_b. If omega is
+/// 1, u_b is not read.
 ///
 /// # Safety
 /// The conditions of `relax::relax` hold.

@@ -108,7 +108,7 @@ impl DeviceArrays {
 /// `has_only_cubes`: whether every item is one whole block of 8^3 cells.
 pub(super) struct Launch {
     pub(super) item_range: Range<usize>,
-    /// Range of indices into `count_range` and `required_counts` of the plan.
+    /// Range of indices into `finished_counts` and `required_counts` of the plan.
     pub(super) count_range: Range<usize>,
     pub(super) has_only_cubes: bool,
     /// Number of executions of this launch so far.
@@ -149,8 +149,9 @@ pub(super) struct Plan {
     pub(super) remaining_counts: [u32; 2],
 }
 
-/// Returns the terms x, y and z, one after the other, of the eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3
-/// cells; x contains the center entry. The values are used only for 7-point stencils that sine transforms diagonalize.
+/// Returns the arrays x, y and z, stored in this order, of the terms of the eigenvalues Lambda = x[p] + y[q] + z[r] of
+/// blocks of 8^3 cells. The terms in x include the center entry of the stencil. The values are used only for 7-point
+/// stencils that sine transforms diagonalize.
 pub(super) fn eigenvalue_terms(stencil: &Stencil) -> [f64; 3 * TILE_SIDE] {
     let mut values = [0.0; 3 * TILE_SIDE];
     let mirror_entries = [
@@ -387,8 +388,8 @@ impl PatchData {
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
-    /// Returns the index of the plan for one partition of a call. Builds the plan if it does not exist. Allocates the
-    /// buffers for its faces if both partitions of the call are the same.
+    /// Returns the index of the plan for one partition of a call. Builds the plan if it does not exist. If both
+    /// partitions of the call are the same, also allocates the buffers for the faces of the plan.
     pub(super) fn find_or_build_plan(
         &mut self,
         stream: &Stream,

@@ -18,13 +18,14 @@ const MASKED_FLAG: u32 = 1 << 25;
 const ODD_PHASE_FLAG: u32 = 1 << 26;
 /// Shape of an item that is one whole block of 8^3 cells.
 pub const CUBE_SHAPE: u32 = 0x11_1888;
-/// Bits of an item's `faces`. `ADVANCES_FLAG`: the item increments its entry of `finished_counts`. `FIRST_FACE_SHIFT`:
-/// position of the bits that contain the number of its first face.
+/// Bits of an item's `faces`. `ADVANCES_FLAG`: the item increments the entry of its chunk in `finished_counts`. From
+/// bit `FIRST_FACE_SHIFT` on, the bits contain the number of the first face of the item.
 const ADVANCES_FLAG: u32 = 1 << 6;
 const FIRST_FACE_SHIFT: u32 = 7;
 
 /// Minimum number of tiles per chunk. With two colours and blocks of 8^3 cells, a stage of such a chunk has 32 items.
-/// 64 tiles were faster than 128 and 256 tiles, each measured with the lag that `build_items` computes.
+/// Chunks of 64 tiles were faster than chunks of 128 and 256 tiles, each measured with the value of `lag` that
+/// `build_items` computes.
 const MIN_CHUNK_TILES: usize = 64;
 /// Number of items that a device executes at a time, about 12 on each of 132 multiprocessors. Between an item and the
 /// items of the previous stage that it waits for, at least this number of other items is launched. The item then rarely
@@ -45,8 +46,8 @@ pub enum BlockOrder {
     AllAtOnce,
     /// Colour by colour.
     Colours { reverse: bool },
-    /// The result is the same as if the blocks were relaxed one after the other, x fastest. Blocks that are not coupled
-    /// are relaxed at the same time.
+    /// The result is that of a relaxation of the blocks one after the other, x fastest. Blocks that are not coupled are
+    /// relaxed at the same time.
     Lexicographic { reverse: bool },
 }
 
@@ -61,7 +62,7 @@ impl BlockOrder {
 /// blocks.
 pub type Stages = Vec<[Range<usize>; 2]>;
 
-/// Converts a number for a kernel; `quantity` names it in the error message.
+/// Converts a number to the 32-bit type that kernels use. The error message describes the number by `quantity`.
 pub fn to_i32(value: usize, quantity: &str) -> Result<i32> {
     i32::try_from(value).map_err(|_| Error::Dimension(format!("{quantity} is too large for a device: {value}")))
 }
@@ -84,14 +85,15 @@ struct AxisTile {
     global_index: i64,
     /// Index of the first block, counted from the first block of the patch.
     index_in_patch: usize,
-    /// Number of the slab. A slab is one tile or, with `is_strided`, the tiles that consist of 2 * (8 / block)
-    /// consecutive blocks. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
+    /// Number of the slab that contains the tile. A slab is one tile or, with `is_strided` (see `axis_tiles`), the
+    /// tiles that together contain at most 2 m consecutive blocks, where m is the number of blocks that fit in eight
+    /// cells. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
     slab: usize,
 }
 
-/// Divides a patch into tiles along an axis. A tile has as many blocks as fit in eight cells; the blocks are adjacent
-/// or, with `is_strided`, every other one. With `has_single_blocks`, a tile has one block. A truncated block is a tile
-/// of its own.
+/// Divides a patch into tiles along an axis. A tile has as many blocks as fit in eight cells. The blocks of a tile are
+/// adjacent or, with `is_strided`, every other block of the patch. With `has_single_blocks`, a tile has one block. A
+/// truncated block is a tile of its own.
 fn axis_tiles(
     partition: &BlockPartition,
     patch: &Patch,
@@ -158,7 +160,7 @@ struct PlacedItem {
     item: BlockItem,
 }
 
-/// Returns all combinations of x, y and z, x fastest.
+/// Returns all combinations of an element of `xs`, one of `ys` and one of `zs`. The element of `xs` varies fastest.
 pub fn combinations<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 3]> {
     zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
 }
@@ -188,7 +190,8 @@ fn stages_of_tile(
             // later one in lexicographic order has the higher stage. Without `uses_overlap`, a 7-point stencil couples
             // blocks that share a face, and a 27-point stencil also those that share an edge or a corner. With
             // `uses_overlap`, a shifted block shares cells with all blocks around it. If a patch has three blocks in a
-            // direction, the first and the last one may be shifted towards each other, so that they overlap, too.
+            // direction, the first and the last block may be shifted towards each other, so that these two blocks
+            // overlap, too.
             let weights = match (colours, uses_overlap) {
                 (_, true) => [1, 3, 9],
                 (2, false) => [1, 1, 1],
@@ -242,9 +245,12 @@ fn place_items(
     Ok((placed_items, chunk + 1))
 }
 
-/// Builds the sorted items of one sweep over some patches. The indices into `finished_counts` begin at 0. Also returns
-/// the counts of items with which `finished_counts` is compared (`required_counts` of the kernel), and the stages. With
-/// `is_by_stage`, the items are sorted by stage, and there are no counts. Otherwise, the list of stages is empty.
+/// Builds the items of one sweep over the patches `range`. In each list, the indices into `finished_counts` begin at 0.
+/// Returns three lists:
+/// - the sorted items;
+/// - the counts of items with which the kernel compares `finished_counts` (`required_counts` of the kernel); empty with
+///   `is_by_stage`;
+/// - the ranges of items of each stage, if `is_by_stage` is set, which sorts the items by stage; empty otherwise.
 pub fn build_items(
     patch_system: &PatchSystem,
     range: Range<usize>,
@@ -272,8 +278,8 @@ pub fn build_items(
     let items_per_step = placed_items.len().div_ceil(chunk_count);
     let lag = 1 + if chunk_count > 1 { ITEMS_IN_FLIGHT.div_ceil(items_per_step.max(1)) } else { 0 };
     placed_items.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
-    // `required_counts` has 1 + `stages` rows. A row has an entry per chunk, one before the first chunk and one after
-    // the last. Row 0 counts the items that increment `finished_counts`. Row 1 + s counts the items of all stages below
+    // `required_counts` is a matrix of 1 + `stages` rows. A row has one entry per chunk, and one additional entry at
+    // each end. Row 0 counts the items that increment `finished_counts`. Row 1 + s counts the items of all stages below
     // s, for which the items of stage s wait. Items of the last stage are not counted, because no item waits for them.
     let row_length = chunk_count + 2;
     let mut required_counts: Vec<u32> = zeroed((1 + stages) * row_length, ITEM_ALLOCATION_NAME)?;
@@ -346,11 +352,13 @@ struct EdgeTile {
 
 /// Faces between tiles of different patches. A tile writes the values of a face to a buffer, and the adjacent tile
 /// reads them in the next sweep. The ghost cells at this face are therefore neither written nor read between these two
-/// sweeps. Faces are used with 7-point stencils, partitions without overlap, and blocks that sine transforms solve.
+/// sweeps. Faces are used only with 7-point stencils, partitions without overlap, and inverses that sine transforms
+/// apply.
 #[derive(Default)]
 pub struct Faces {
-    /// The `faces` word of an item (its sides with a partner, and from bit `FIRST_FACE_SHIFT` on the number of its
-    /// first face), by patch and first cell.
+    /// For the patch and the first cell of a tile, the `faces` word of the items of this tile. The word contains the
+    /// sides at which the tile exchanges a face and, from bit `FIRST_FACE_SHIFT` on, the number of the first face of
+    /// the tile.
     face_words: HashMap<(usize, [usize; 3]), u32>,
     /// For each face, the number of the adjacent face.
     pub partners: Vec<i32>,
@@ -483,7 +491,8 @@ impl Faces {
         Ok((read_copies, read_count))
     }
 
-    /// Adds to `boxes` the copies of those ghost cells beyond `side` whose adjacent tile has no partner on this side.
+    /// `copy` contains ghost cells beyond side `side` of its target patch. Adds to `boxes` the copies of those ghost
+    /// cells whose adjacent tile of the target patch exchanges no face on this side.
     fn push_unmatched_copies(
         &self,
         copy: &GhostCopy,

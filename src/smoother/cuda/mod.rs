@@ -44,7 +44,7 @@ fn shape_index([x, y, z]: BlockShape) -> usize {
 }
 
 /// Converts an index p in the packed dense inverse of a block of 8^3 cells (kernels/smoother/dense.cuh) to the index of
-/// this value in the inverse stored by rows. n = 512 is the number of rows.
+/// the same value in the inverse that is stored by rows. n = 512 is the number of rows.
 fn packed_index(p: usize, n: usize) -> usize {
     let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
     let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);

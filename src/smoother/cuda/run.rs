@@ -1,13 +1,14 @@
 //! One call of the `cuda` backend of the block smoothers.
 //!
-//! A sweep is one launch for all patches, or several launches if dense inverses are applied stage by stage. Between two
-//! sweeps that are one launch each, tiles at the edge of a patch write their faces to buffers, if no callback needs the
-//! ghost cells. The adjacent tiles of other patches read the buffers in the next sweep. Ghost cells are exchanged
-//! before the first of these sweeps, and the last one fills them.
+//! A sweep is one launch for all patches, or several launches if dense inverses are applied stage by stage. Successive
+//! sweeps of one launch each exchange values through buffers, if no callback needs the ghost cells: tiles at the edge
+//! of a patch write their faces to a buffer, and the adjacent tiles of other patches read this buffer in the next
+//! sweep. Ghost cells are exchanged before the first of these sweeps. The last of these sweeps writes the ghost cells.
 //!
-//! Patches in host memory have a copy on the device. They are divided into groups. If there are several, the first and
-//! the last sweep of a call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group
-//! overlaps the upload of the next group. The last sweep of a group overlaps the download of the previous group.
+//! Patches in host memory have a copy on the device. These patches are divided into groups. If there are several
+//! groups, the first and the last sweep of a call run group by group, unless `transfer=breadth_first` is set. The first
+//! sweep of a group overlaps the upload of the next group. The last sweep of a group overlaps the download of the
+//! previous group.
 
 use super::data::{PatchData, choose_inverse_kind};
 use super::lists::{FACE_VALUES, to_i32};
@@ -28,12 +29,12 @@ use crate::smoother::steps::{
 use std::ops::Range;
 use std::time::Instant;
 
-/// Product of the factors 2 / (b + 1) of three inverse transforms of length 8.
+/// Product of the factors 2 / (8 + 1) of three inverse transforms of length 8.
 const TRANSFORM_WEIGHT: f64 = 8.0 / 729.0;
 
 /// Use of the face buffers by a sweep. `reads_faces`: the sweep reads the faces of the previous sweep. `writes_faces`:
-/// the sweep writes faces for the next sweep. `stores_ghosts`: the sweep also writes the faces that it reads to the
-/// ghost cells.
+/// the sweep writes faces for the next sweep. `stores_ghosts`: the sweep reads faces, and also stores the values of
+/// these faces in the ghost cells.
 #[derive(Clone, Copy, Default)]
 struct FaceUse {
     reads_faces: bool,
@@ -69,7 +70,8 @@ pub(super) struct Run<'a> {
     pub(super) is_downloaded: bool,
     /// Whether the second array of block Jacobi contains the caller's ghost cells.
     pub(super) has_copied_ghosts: bool,
-    /// Whether ghost cells between patches must be copied by the next sweep, or before any other step.
+    /// Whether an exchange of ghost cells between patches was requested, but has not been executed. The next step that
+    /// reads or returns ghost cells executes the exchange first.
     pub(super) is_exchange_pending: bool,
     /// Whether the previous sweep wrote its faces to a face buffer. Sweeps are counted from 1: even sweeps write to the
     /// first of the two buffers, odd sweeps to the second.
@@ -307,7 +309,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Executes one sweep, with the copies of patches in host memory.
+    /// Executes one sweep. If the patches are in host memory, the first sweep also uploads them. A last sweep that runs
+    /// group by group also downloads them.
     fn run_sweep(&mut self, partition: &BlockPartition) -> Result<()> {
         let to_both_arrays = self.needs_both_arrays();
         self.requested_sweeps += 1;
@@ -339,8 +342,10 @@ impl Run<'_> {
             } else {
                 self.exchange_if_pending(to_both_arrays)?;
             }
-            // This sweep writes its faces to a buffer only if the next sweep uses the same plan and is one launch for
-            // all patches, too, and if no callback reads ghost cells before the next sweep.
+            // This sweep writes its faces to a buffer only if
+            // - the plan has faces, and the next sweep uses the same plan;
+            // - the next sweep is one launch for all patches, as this sweep is;
+            // - no callback reads ghost cells before the next sweep.
             let next_is_single_launch = self.is_on_device
                 || count == 0
                 || !self.parameters.overlaps_copies
@@ -496,8 +501,8 @@ impl Run<'_> {
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.follows_kernel, true))
     }
 
-    /// Returns whether the next sweep is the last sweep of block Jacobi. The array that this sweep writes must then
-    /// contain the same ghost cells as the array that it reads.
+    /// Returns whether the next sweep is the last sweep of block Jacobi. The array that the last sweep writes must
+    /// contain the same ghost cells as the array that the last sweep reads.
     fn needs_both_arrays(&self) -> bool {
         self.parameters.method == Method::Jacobi && self.requested_sweeps + 1 >= self.parameters.sweeps
     }

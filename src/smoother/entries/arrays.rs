@@ -57,7 +57,8 @@ impl PatchArrays for CheckedArrays<'_> {
     }
 }
 
-/// Checks the index range of a patch: sizes are at least 1, and ends and products do not overflow.
+/// Checks the cells of a patch: each size is at least 1, all indices are within the range of i64, and the array of u,
+/// with ghost cells, is not too large to address. Returns the patch.
 pub fn check_patch(patch_index: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch> {
     // With indices up to this limit, indices of neighbours do not overflow.
     const MAX_INDEX: u64 = 1 << 60;
@@ -108,7 +109,8 @@ pub fn check_arrays(
     check_no_overlap(address_ranges)
 }
 
-/// Addresses of the last call, and their memory space. A call with the same addresses needs no query of the driver.
+/// Addresses of the arrays of the last call, and the memory space of these arrays. A call with the same addresses needs
+/// no query of the driver.
 #[derive(Default)]
 pub struct CachedSpaces {
     addresses: Vec<usize>,
@@ -124,9 +126,10 @@ impl CachedSpaces {
     }
 }
 
-/// Returns whether the arrays of a call are on the handle's device. A call whose arrays are partly on the device and
-/// partly on the host is an error. On a CPU backend, and with `memory=host`, returns false without a query of the
-/// driver. With `uses_resident`, all arrays must be in the memory space of the resident copies.
+/// Returns whether the arrays of a call are on the handle's device. Returns an error if the arrays are partly on the
+/// device and partly on the host. On a CPU backend, returns false without a query of the driver. On a device, this also
+/// applies with `memory=host`, unless `uses_resident` is set. With `uses_resident` on a device, all arrays must be on
+/// this device, where the resident copies are.
 pub fn check_spaces(
     (device, memory): (Option<i32>, Memory),
     pointers: &ArrayPointers,

@@ -30,7 +30,7 @@ pub struct SmootherParts {
     stencil: Stencil,
     block: [usize; 3],
     pub(super) ghost_fill: GhostFill,
-    /// Whether the last call computed residuals.
+    /// Whether the last `smoother_apply` computed residuals.
     computed_residuals: bool,
     /// Workspace to sort the arrays of a call by address.
     address_ranges: Vec<AddressRange>,
@@ -52,7 +52,8 @@ const PATCH_ALLOCATION_NAME: &str = "lists of patches";
 /// Largest number of cells per side of a block.
 const MAX_BLOCK_SIDE: i64 = 8;
 
-/// Creates a handle for a stencil and a block with the given sides, each with its name for error messages.
+/// Creates a handle for a stencil and a block size. `sides` contains the name of each side, for error messages, and the
+/// number of cells along this side.
 pub(super) fn create_handle(stencil: &[f64], sides: [(&'static str, i64); 3]) -> Result<Handle<smoother_handle>> {
     for (name, side) in sides {
         if side < 1 {
@@ -219,7 +220,8 @@ impl Handle<smoother_handle> {
         let patch_list = self.patch_list()?;
         let patches = &patch_list.patches[..];
         let (u, f) = (Some(u.cast::<*mut f64>()), Some(f));
-        // SAFETY: by the contract of this function, for a table that is not NULL. u is not written through this type.
+        // SAFETY: by the contract of this function, for a table that is not NULL. The arrays are only read, although
+        // the cast makes their pointers mutable.
         let u = unsafe { caller_list("u", u.filter(|u| !u.is_null()), patches.len())? };
         // SAFETY: as above.
         let f = unsafe { caller_list("f", f.filter(|f| !f.is_null()), patches.len())? };

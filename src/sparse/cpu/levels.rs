@@ -14,19 +14,19 @@ const ALLOCATION_NAME: &str = "levels of rows";
 /// thread processes rows of the other runs.
 const INTERLEAVED_RUNS: usize = 4;
 
-/// Minimum number of rows per piece, unless pieces are single rows. With fewer rows, a barrier takes longer than
-/// processing the rows between two barriers. If even pieces of this size do not provide work for enough threads, pieces
-/// are single rows.
+/// Minimum number of rows per piece ([`order_by_levels`]), unless pieces are single rows. With fewer rows, a barrier
+/// takes longer than the work between two barriers. If the levels have too few pieces of this size for the threads,
+/// pieces are single rows.
 const MIN_PIECE_ROWS: usize = UNIT_ROWS;
 
 /// Returns an order of the rows for `threads` threads. A sweep in this order gives the same result as a sweep in the
 /// natural order. A sweep in the reverse of this order gives the same result as a sweep from the last row to the first.
 ///
 /// The rows are divided into pieces of consecutive rows. A unit, which one thread processes, consists of one or more
-/// pieces. A level usually has at least about as many pieces as there are threads. Two pieces are connected if the
-/// graph of A + A^T connects a row of one piece with a row of the other. A piece is on a later level than all earlier
-/// pieces to which it is connected, because these pieces compute values that this piece reads, or read old values of
-/// this piece. Within a piece, a row follows all earlier rows of the piece to which it is connected.
+/// pieces. Two pieces are connected if the graph of A + A^T connects a row of one piece with a row of the other. A
+/// piece is on a later level than all earlier pieces to which it is connected, because an earlier piece computes values
+/// that the later piece reads, or reads old values of the later piece. Within a piece, a row follows all earlier rows
+/// of the piece to which it is connected.
 pub fn order_by_levels<I: Index>(a: &Csr<I>, threads: usize) -> Result<ProcessingOrder<I>> {
     let (piece_rows, piece_levels, level_count) = divide_into_pieces(a, threads)?;
     let (sorted_pieces, level_starts) = sort_by_level(&piece_levels, level_count)?;
@@ -51,9 +51,9 @@ pub fn order_by_levels<I: Index>(a: &Csr<I>, threads: usize) -> Result<Processin
 }
 
 /// Returns the number of rows per piece, the level of each piece, and the number of levels. The first trial has
-/// bandwidth / `threads` rows per piece. The number of rows is halved until a level has, on average, at least 3/4
-/// `threads` pieces. Instead of halving fewer than 2 `MIN_PIECE_ROWS` rows, the function selects pieces of one row. On
-/// a grid, the bandwidth is the number of nodes of a plane or line.
+/// bandwidth / `threads` rows per piece. On a grid, the bandwidth is the number of nodes of a plane or line. Each
+/// further trial has half as many rows per piece, or one row if half would be less than `MIN_PIECE_ROWS`. The trials
+/// end when a level has, on average, at least 3/4 `threads` pieces, or when a piece is one row.
 fn divide_into_pieces<I: Index>(a: &Csr<I>, threads: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
     if threads <= 1 || rows == 0 {
@@ -122,9 +122,10 @@ impl<I: Index> Interleaving<I> {
 
     /// Appends the rows of a piece to the order. Up to [`INTERLEAVED_RUNS`] runs of connected rows are open at a time.
     /// In each round, the next row of every open run is appended if this row is ready. Every round appends a row,
-    /// because the next row of the first open run is always ready. All earlier rows of the piece are in the order,
-    /// because they belong to this run or to complete runs. Earlier rows of other pieces to which this row is connected
-    /// are in the order, because these pieces are on previous levels.
+    /// because the next row i of the first open run is always ready:
+    /// - The rows of the piece before row i are in the order, because they belong to this run or to complete runs.
+    /// - The earlier rows of other pieces to which row i is connected are in the order, because these pieces are on
+    ///   previous levels.
     fn append_piece(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
         let is_connected = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
         let mut next_row = rows.start;

@@ -57,10 +57,10 @@ fn team_for_rows(team: &mut Option<Team>, rows: usize, threads: usize) -> Result
     Team::with_size(team, threads)
 }
 
-/// Creates the workspace of a product from a vector of length `input_len` to a vector of length `output_len`, unless it
-/// exists. The product needs a workspace if `division` is `Contributions` and the matrix is large enough for several
-/// threads. This condition and the workspace depend only on the matrix, so the result of the product does not depend on
-/// the number of threads.
+/// Creates the workspace of a product, unless the workspace exists or the product needs none. The input vector has
+/// `input_len` values, and the result has `output_len` values. The product needs a workspace if `division` is
+/// `Contributions` and the matrix is large enough for several threads. This condition and the workspace depend only on
+/// the matrix, so the result of the product does not depend on the number of threads.
 fn make_product_parts(
     product_parts: &mut Option<ProductParts>,
     division: ThreadDivision,

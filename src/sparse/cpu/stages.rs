@@ -12,9 +12,9 @@ use std::ops::Range;
 
 const ALLOCATION_NAME: &str = "the order of rows";
 
-/// Minimum work of a level that the threads share, as the number of rows plus the number of entries. Thread 0 processes
-/// smaller levels alone. A barrier takes 1 to 2 microseconds. A row or entry takes about 2 nanoseconds, of which a
-/// second thread saves at most half.
+/// Thread 0 processes a level alone if the number of rows plus the number of entries of the level is less than this. A
+/// barrier takes 1 to 2 microseconds. A row or entry takes about 2 nanoseconds, of which a second thread saves at most
+/// half.
 const MIN_SHARED_WORK: usize = 2048;
 
 /// Number of rows per unit, if the rows of a level are independent of one another.
@@ -62,7 +62,7 @@ impl<I: Index> ProcessingOrder<I> {
     }
 }
 
-/// Consecutive units: from the end of the previous stage to `unit_end` - 1.
+/// Consecutive units. The first unit is the `unit_end` of the previous stage, and the last unit is `unit_end` - 1.
 struct Stage {
     unit_end: usize,
     /// Whether the stage consists of small levels, which thread 0 processes in order.
@@ -87,9 +87,9 @@ impl Stages {
         Ok(Self(stages))
     }
 
-    /// Calls `process_unit` for the units of this thread, stage after stage; with `backward`, from the last unit to the
-    /// first. All threads call `run` together. Each stage ends with a barrier. Within a stage, the shares of the
-    /// threads have about equal work, measured by `work_before`.
+    /// Calls `process_unit` for the units of this thread, stage after stage. If `backward` is true, stages and units
+    /// are processed in reverse order. All threads call `run` together. Each stage ends with a barrier. If the threads
+    /// share a stage, each thread gets about the same work, measured by `work_before`.
     pub fn run(
         &self,
         thread: &TeamThread,
@@ -125,8 +125,8 @@ impl Stages {
 fn share(stage_units: &Range<usize>, thread: &TeamThread, work_before: impl Fn(usize) -> usize) -> Range<usize> {
     let (work_at_start, total_work) =
         (work_before(stage_units.start), work_before(stage_units.end) - work_before(stage_units.start));
-    // Returns the first unit of thread `thread_index`. The units of the stage before it contain at least `thread_index`
-    // / `threads` of the work of the stage.
+    // Returns the first unit of thread `thread_index`. The units of the stage before this unit contain at least the
+    // fraction `thread_index` / `threads` of the work of the stage.
     let first_unit = |thread_index: usize| {
         let target_work = work_at_start + (total_work as u128 * thread_index as u128 / thread.threads as u128) as usize;
         let (mut low, mut high) = (stage_units.start, stage_units.end);

@@ -109,7 +109,7 @@ impl System for SparseSystem<'_> {
         Properties { beta, ..Properties::default() }
     }
 
-    /// Returns the row of the matrix to which value `i` of a line belongs. In this family, a line of the caller's
+    /// Returns the row of the matrix to which value `i` of line `line` belongs. In this family, a line of the caller's
     /// arrays is a chunk of a vector.
     fn column(&self, i: usize, line: usize) -> usize {
         line * CHUNK_ROWS + i
@@ -119,8 +119,8 @@ impl System for SparseSystem<'_> {
         steps.multiply_stored(steps.system.operator.a, false, input, output);
     }
 
-    /// Computes q = A p and returns <p, q>. If a row range of the format may begin at every chunk, each chunk of q is
-    /// used for the sum while it is still in the L1 cache.
+    /// Computes q = A p and returns <p, q>. If the format permits row ranges that begin at any chunk, the inner product
+    /// reads each chunk of q while this chunk is still in the L1 cache.
     fn multiply(steps: &mut ThreadState<'_, Self>) -> f64 {
         let row_products = match steps.system.operator.a.division(false) {
             ThreadDivision::Rows(row_products) if CHUNK_ROWS.is_multiple_of(row_products.row_alignment()) => {

@@ -20,8 +20,8 @@ pub struct Matrix {
     /// Number of values of the format, including padding.
     value_count: usize,
     reals: Reals,
-    /// Permutation of values from the order of csr to that of the format. `None` for csr, and until values are
-    /// replaced.
+    /// Permutation of values from the order of csr to that of the format. `None` for csr, and before the first
+    /// replacement of values.
     permutation: Option<Permutation>,
 }
 
@@ -40,8 +40,8 @@ pub struct GroupedRows {
     reals: Reals,
 }
 
-/// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A long row
-/// is computed by a whole thread block.
+/// Returns the number of entries above which a row is a long row: 8 times the mean row length, but at least 64. A whole
+/// thread block computes a long row.
 fn max_row_len(rows: CsrSlices) -> usize {
     (8 * rows.val.len() / (rows.ptr.len() - 1).max(1)).max(64)
 }

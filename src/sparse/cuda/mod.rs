@@ -107,9 +107,9 @@ impl Cuda {
         Ok(())
     }
 
-    /// Returns the device addresses for copies of the input and output arrays, with `input` and `output` values.
-    /// Allocates `staging` if it is too small. If both arrays are already on the device, no copies are needed, and the
-    /// addresses are 0.
+    /// Returns the device addresses for copies of the input array of `input` values and the output array of `output`
+    /// values. Reallocates `staging` if its memory is too small. If both arrays are already on the device, no copies
+    /// are needed, and the addresses are 0.
     fn stage_arrays(&mut self, arrays: &Arrays, [input, output]: [usize; 2]) -> Result<[u64; 2]> {
         let bytes = 8 * (input + output);
         if arrays.device_input != 0 && arrays.device_output != 0 {
@@ -154,9 +154,10 @@ impl Cuda {
         Ok(())
     }
 
-    /// Stores new values on the device in the order of csr, and copies them to `new.csr`. Returns their device address,
-    /// or `None` if a value is not finite. Uses arrays in `memory`, unless the values already have this order on the
-    /// device. Also computes the permutations that are missing, so that [`Matrix::set_values`] allocates no memory.
+    /// Stores the new values on the device in the order of csr, and copies them to `new.csr` if it is set. Returns the
+    /// device address of the stored values, or `None` if one of the copied values is not finite. Allocates arrays in
+    /// `memory`, unless the new values are already on the device in this order. Also computes the permutations that
+    /// are missing, so that [`Matrix::set_values`] allocates no memory.
     fn permute_to_csr(&mut self, memory: &mut Allocations, new: &mut NewValues) -> Result<Option<u64>> {
         let (stream, copies, transfer_seconds) = self.session.stream_and_copies();
         if let Some(product) = &mut self.products[0] {
@@ -243,7 +244,7 @@ impl SparseBackend for Cuda {
         if setup.is_cg {
             state.record(&self.session.device, &products)?;
         }
-        // The next call may use another stream, so all work of this one must end here.
+        // The next call may use another stream, so all work on this stream must end here.
         stream.wait()?;
         self.state = Some(state);
         Ok(result)

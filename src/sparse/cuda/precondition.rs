@@ -86,8 +86,8 @@ fn upload_in_best_format(stream: &Stream, a: &Csr<u32>, reals: Reals) -> Result<
 }
 
 impl Preconditioner {
-    /// Sets up M on the device. Only multigrid by aggregation uses the last argument: `previous_multigrid`, which was
-    /// built for the previous matrix, is reused, and `scalars` is the address of the scalars of CG.
+    /// Sets up M on the device. Only multigrid by aggregation uses the last argument. `previous_multigrid` was built
+    /// for the previous matrix and is reused. `scalars` is the address of the scalars of CG.
     pub fn new(
         stream: &Stream,
         a: &Csr<u32>,

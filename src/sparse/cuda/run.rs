@@ -219,7 +219,7 @@ impl VectorSteps for Run<'_> {
         self.step(|s| s.combine_into(target, scale, terms, Sum::default()));
     }
 
-    /// `v` is x, which is always in f64.
+    /// Supports only x as `v`, because x is always in f64.
     fn max_abs(&mut self, v: VectorId) -> f64 {
         let (v, rows) = (self.state.vector(v), self.state.spec.rows);
         self.scalar(|s| find_largest(s.stream, &mut s.state.scalars, v, rows))
@@ -314,8 +314,8 @@ impl KrylovSteps for Run<'_> {
 }
 
 impl SweepSteps for Run<'_> {
-    /// If the vectors are in f32, computes a sweep for A p = r from p = 0, and adds p to x. In exact arithmetic, the
-    /// result is that of a sweep on x.
+    /// Computes one sweep. If the vectors are in f32, computes a sweep for A p = r from p = 0, and adds p to x. In
+    /// exact arithmetic, this gives the same x as a sweep on x.
     fn sweep(&mut self, _: usize) {
         let spec = self.state.spec;
         let needs_residual = self.state.relaxation.as_ref().is_some_and(|relaxation| relaxation.needs_residual());

@@ -66,15 +66,15 @@ impl TriangularSolver {
         let finish = RowFinish { b: r, d: self.g_diagonal, out: z, sum: without_result(sum), ..RowFinish::default() };
         let last_colour = lower.group_count() - 1;
         let forward = RowFinish { kind: FinishKind::Residual as i32, ..finish };
-        // L has no entries in the rows of the first colour, so the forward solve does not change r in these rows. With
-        // one or two colours, the rows of the last colour read only these values, so they read them from `r` instead of
-        // z.
+        // L has no entries in the rows of the first colour, so the solution y of (I + L) y = r equals r in these rows.
+        // With one or two colours, the launch for the last colour reads no other values of y. It can read them from r,
+        // so the forward solve needs no other launch.
         let (colours, y) = if last_colour < 2 { (0..0, r) } else { (0..last_colour, z) };
         for colour in colours {
             lower.multiply(stream, colour, z, forward)?;
         }
-        // The launch for the last colour also multiplies by G. Its result is final, because U has no entries in these
-        // rows.
+        // The launch for the last colour also multiplies by G. The result is z in the rows of this colour, because U
+        // has no entries in these rows.
         lower.multiply(stream, last_colour, y, RowFinish { kind: FinishKind::ScaledResidual as i32, ..finish })?;
         let backward = RowFinish { kind: FinishKind::ScaleRhs as i32, ..finish };
         (0..last_colour).rev().try_for_each(|colour| {

@@ -15,7 +15,7 @@ pub struct VectorSpec {
 }
 
 impl VectorSpec {
-    /// Returns the size of a vector in bytes, except for x and b.
+    /// Returns the size in bytes of a vector other than x and b.
     pub fn bytes(self) -> usize {
         self.rows * if self.f32_values { size_of::<f32>() } else { size_of::<f64>() }
     }

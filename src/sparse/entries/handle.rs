@@ -167,8 +167,8 @@ impl Handle<sparse_handle> {
         } else {
             ValueSource::Device(address)
         };
-        // Values on the host need no solver object: only one that exists on the selected machine is updated. A solver
-        // object on another machine will be replaced.
+        // Values on the host do not require a solver object. An existing solver object is updated only if it is on the
+        // selected machine, because a later call replaces a solver object on another machine.
         let is_current = self.base.core.as_ref().is_some_and(|core| core.is_on(machine));
         let stream = self.base.stream as usize;
         let replaced = (is_current || address != 0)
@@ -279,7 +279,8 @@ impl Handle<sparse_handle> {
     /// first, if necessary.
     ///
     /// # Safety
-    /// The arrays must be NULL or have one value per column (x) and row (y) of the matrix, or of its transpose.
+    /// `x` must be NULL or have one value per column, and `y` must be NULL or have one value per row. These are the
+    /// columns and rows of the matrix or, if `transposed` is true, of its transpose.
     pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
         let sizes = self.family_parts.matrix.sizes();
         let (rows, cols) = if transposed { (sizes.cols, sizes.rows) } else { (sizes.rows, sizes.cols) };

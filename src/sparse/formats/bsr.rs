@@ -1,6 +1,6 @@
 //! Block sparse rows (bsr): b x b values in row-major order for each block with an entry. Blocks are stored by block
 //! rows, with ascending block columns. In a block that extends beyond the last row or column, the values outside the
-//! matrix are zero. y_i is the sum over the blocks of sum_j a_ij x_j, where j runs over the columns of the block.
+//! matrix are zero. A product computes sum_j a_ij x_j over the columns j of each block, and adds these sums to y_i.
 
 use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
@@ -72,7 +72,8 @@ fn visit_blocks<I: Index>(a: &Csr<I>, b: usize, mut add: impl FnMut(usize, usize
     Ok(())
 }
 
-/// Fills the blocks of the block row that consists of `rows`. `block_columns` is a workspace.
+/// Writes the block columns and the values of one block row to `col` and `val`. The block row consists of the rows
+/// `rows`. `block_columns` is a workspace.
 fn fill_blocks<I: Index>(
     a: &Csr<I>,
     b: usize,
@@ -88,7 +89,8 @@ fn fill_blocks<I: Index>(
     for (k, i) in rows.enumerate() {
         let mut block = 0;
         for (j, value) in a.row(i) {
-            // Columns and block columns ascend, and each entry belongs to a block.
+            // The columns of row i and the block columns ascend, so `block` never decreases. The loop ends, because
+            // each entry belongs to a block.
             while block_columns[block] < j / b {
                 block += 1;
             }

@@ -1,4 +1,4 @@
-//! Coordinates (coo): row, column and value of each entry. A product adds y_i += a_ij x_j, entry by entry.
+//! Coordinates (coo): row, column and value of each entry. A product computes y_i += a_ij x_j, entry by entry.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;

@@ -29,7 +29,7 @@ pub struct Dia {
 /// offsets.
 pub fn offsets<I: Index>(a: &Csr<I>, max_count: usize) -> Result<Option<Vec<i64>>> {
     let mut found_offsets = HashMap::new();
-    // In many matrices, consecutive rows have the same offsets, which need to be inserted only once.
+    // In many matrices, consecutive rows have the same offsets. These offsets need to be inserted only once.
     let mut previous_offsets: Vec<i64> = Vec::new();
     for i in 0..a.rows() {
         let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
@@ -63,7 +63,8 @@ impl Dia {
             for i in own_rows.clone() {
                 let mut offset_diagonals = offset.iter().zip(&mut diagonals);
                 for (j, value) in a.row(i) {
-                    // The offsets ascend in the row and in `offset_diagonals`, and each entry belongs to a diagonal.
+                    // The offsets j - i and the offsets of the diagonals ascend, so each search begins after the
+                    // diagonal of the previous entry. The search succeeds, because each entry belongs to a diagonal.
                     if let Some((_, diagonal)) =
                         offset_diagonals.find(|(diagonal_offset, _)| **diagonal_offset == j as i64 - i as i64)
                     {
@@ -94,12 +95,12 @@ impl Dia {
 /// Maximum number of diagonals per pass over y. Within a pass, the sum of a row stays in a register.
 const DIAGONALS_AT_ONCE: usize = 8;
 
-/// Values of a diagonal in a range of rows, and the values of x at the columns of these entries.
+/// Values of a diagonal in a range of rows, and the values of x at the columns of the diagonal in these rows.
 type DiagonalTerm<'a> = (&'a [f64], &'a [f64]);
 
 for_each_isa! {
-    /// Computes y_i += sum_d a_d(i) x_d(i) for `terms` (a_d, x_d), in their order. There are at most
-    /// `DIAGONALS_AT_ONCE` terms.
+    /// Computes y_i += sum_d a_d(i) x_d(i), where `terms` contains (a_d, x_d) for at most `DIAGONALS_AT_ONCE` diagonals
+    /// d. The products are added in the order of `terms`.
     fn add_diagonals(y: &mut [f64], terms: &[DiagonalTerm]) {
         match *terms {
             [a] => add_terms(y, [a]),

@@ -1,6 +1,6 @@
-//! ELLPACK (ell; Saad 2003, section 3.4): all rows are padded to the length of the longest row and stored by columns:
-//! col[s][i] and val[s][i] contain entry s of row i. Then y_i = sum_s val[s][i] x[col[s][i]]. Padding of row i has the
-//! value 0 and the column min(i, cols - 1), so that a product reads x near the entries of row i.
+//! ELLPACK (ell; Saad 2003, section 3.4). All rows are padded to the length of the longest row. col[s][i] and val[s][i]
+//! contain entry s of row i, so y_i = sum_s val[s][i] x[col[s][i]]. Padding of row i has the value 0 and the column
+//! min(i, cols - 1), so that a product reads x near the columns of row i.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;

@@ -35,7 +35,8 @@ pub struct SellShape {
 }
 
 impl SellShape {
-    /// Returns the largest number of entries of a row that is not stored separately: 8 times the mean, and at least 64.
+    /// Returns the number of entries above which a row is stored separately: 8 times the mean row length, but at least
+    /// 64.
     fn max_row_len<I: Index>(&self, a: &Csr<I>) -> usize {
         if self.separates_long_rows { (8 * a.val.len() / a.rows().max(1)).max(64) } else { usize::MAX }
     }
@@ -54,10 +55,10 @@ fn length_in_slice<I: Index>(a: &Csr<I>, i: usize, max_row_len: usize) -> usize 
 
 pub struct Sell<I> {
     slice_rows: usize,
-    /// Number of rows of which the start of each row range must be a multiple. Since it is a multiple of C and of
-    /// sigma, a range consists of whole slices and whole sorting windows.
+    /// The start of each range of rows must be a multiple of this number. It is the least common multiple of C and
+    /// sigma, so a range consists of whole slices and whole sorting windows.
     row_alignment: usize,
-    /// Row at each position; `None` if rows are not sorted.
+    /// Index of the row at each position of the sorted order; `None` if rows are not sorted.
     perm: Option<Vec<I>>,
     /// Index in `col` and `val` of the first value of each slice. The last element is the number of values.
     offset: Vec<usize>,
@@ -175,7 +176,8 @@ impl<I: Index> Sell<I> {
         row_indices.iter().map(|i| i.to_usize()).enumerate().skip(first_index).take_while(move |&(_, i)| i < end)
     }
 
-    /// For each slice of a range, yields its first position, and an iterator over (col[s], val[s]) for s = 0, 1, ...
+    /// For each of the `slices`, yields the position of its first row, and an iterator over (col[s], val[s]) for
+    /// s = 0, 1, ...
     fn slices(&self, slices: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
         self.offset[slices.start..=slices.end].windows(2).zip(slices).map(|(range, s)| {
             let range = range[0]..range[1];

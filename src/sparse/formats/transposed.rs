@@ -1,5 +1,5 @@
-//! Formats that store a matrix A by columns. A in csc is A^T in csr, and A in tjds is A^T in jds. A product with A is
-//! therefore a product of the inner format with the transpose, and vice versa.
+//! Formats that store a matrix A by columns. A in csc is A^T in csr, and A in tjds is A^T in jds. [`Transposed`]
+//! contains A^T in csr or jds. It computes A x as the transposed product of A^T, and A^T x as the product of A^T.
 
 use crate::sparse::stored::{OutputArrays, Stored, ThreadDivision};
 

@@ -20,8 +20,8 @@ const ALLOCATION_NAME: &str = "workspace of a method";
 pub enum MethodWorkspace {
     Sweeps,
     Bicg,
-    /// Whether the method has begun. If MINRES is the second method of a solve, it begins only after a breakdown of the
-    /// first method.
+    /// MINRES. The flag states whether it has begun: as the second method of a solve, it begins only after a breakdown
+    /// of the first method.
     Minres(AtomicBool),
     Bicgstab,
     SteepestDescent,
@@ -51,7 +51,7 @@ impl MethodWorkspace {
         matches!(self, Self::Minres(has_begun) if has_begun.load(Ordering::Relaxed))
     }
 
-    /// Before a solve, records that the method has not begun.
+    /// Records that the method has not begun. Must be called before each solve.
     pub fn reset_has_begun(&self) {
         if let Self::Minres(has_begun) = self {
             has_begun.store(false, Ordering::Relaxed);

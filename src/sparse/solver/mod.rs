@@ -55,7 +55,7 @@ enum TransposeSource {
     Original,
     /// By a copy of A^T. The second value is the size of the copy in bytes.
     Copy(Box<dyn Stored>, usize),
-    /// By the arrays of A in the storage format, from which products with A and A^T can be computed.
+    /// By the arrays of A in its storage format.
     SameFormat,
 }
 
@@ -138,7 +138,7 @@ impl Sparse {
         }
     }
 
-    /// Copies values from an array on the device of the backend.
+    /// Copies `to.len()` values from the address `from` on the backend's device.
     pub fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {
         self.backend.fetch(from, to)
     }
@@ -251,7 +251,7 @@ impl Sparse {
         Ok(inspection)
     }
 
-    /// Computes M, and allocates the vectors of the method.
+    /// Computes the preconditioner M, and allocates the vectors of the method.
     fn set_up(
         &mut self,
         matrix: &dyn Matrix,
@@ -381,11 +381,13 @@ impl Sparse {
     }
 }
 
-/// Default divergence limits, relative to s, the larger of the reference norm of the stopping test and the initial
-/// residual norm. The rounding error of a recurred residual is at least about epsilon times the largest residual norm
-/// so far. Beyond 1e10 s, this error therefore exceeds 1e-6 s. Relaxation sweeps recompute the residual. For a
-/// nonnormal matrix, the residual norm of sweeps that converge can exceed 1e10 s in between.
+/// Default divergence limit of Krylov methods, relative to s. Here, s is the larger of the initial residual norm and
+/// the reference norm of the stopping test. The rounding error of a recurred residual is at least about epsilon times
+/// the largest residual norm so far. If the residual norm exceeds 1e10 s, this error therefore exceeds 1e-6 s.
 const DIVERGENCE_LIMIT: f64 = 1e10;
+/// Default divergence limit of relaxation sweeps, relative to s of [`DIVERGENCE_LIMIT`]. Sweeps recompute the residual,
+/// so a large residual norm does not increase the later rounding errors of the residual. For a nonnormal matrix, the
+/// residual norm can exceed 1e10 s before the sweeps converge.
 const SWEEPS_DIVERGENCE_LIMIT: f64 = 1e100;
 
 /// Returns A in its storage format, and the matrix for products with A^T.
@@ -414,6 +416,7 @@ impl Locations for RowLocations {
         Location::entry(i)
     }
 
+    /// Never called, because `sparse_` has no singular components.
     fn component(&self, component: usize) -> Location {
         Location::entry(component)
     }

@@ -18,7 +18,7 @@ pub struct Plan {
     pub fallback_preconditioner: Option<Preconditioner>,
     /// Whether the matrix is symmetric.
     pub is_symmetric: bool,
-    /// Precision in which the entries of M are stored. `Precision::Single`: A and the vectors are in f32, too.
+    /// Precision in which the entries of M are stored. With `Precision::Single`, A and the vectors are also in f32.
     pub precision: Precision,
     /// Preconditioner of MINRES, the second method, which continues if CG breaks down. `None` unless CG was selected
     /// automatically.
@@ -30,8 +30,8 @@ pub struct Plan {
     pub is_definite: bool,
 }
 
-/// Selects method and preconditioner. Fails if a requested method or preconditioner is not applicable to this matrix,
-/// or if `on_device` is set and a device has no kernels for it.
+/// Selects the method and the preconditioner. Fails if a requested method or preconditioner is not applicable to this
+/// matrix. If `on_device` is true, also fails if a device has no kernels for the requested method or preconditioner.
 pub fn choose_plan(options: &Options, inspection: &Inspection, on_device: bool) -> Result<Plan> {
     check_nonempty(inspection.first_empty_row, inspection.first_empty_column)?;
     if options.is(opt::PRECISION, Precision::Single) {
@@ -187,8 +187,8 @@ pub fn check_nonempty(first_empty_row: Option<usize>, first_empty_column: Option
     Err(Error::at(RRB_ERR_MATRIX, line_kind, Location::entry(index), message_end))
 }
 
-/// Returns the error for an unsymmetric matrix. `choice_text` names the method or preconditioner that needs symmetry,
-/// and `alternative` one to use instead.
+/// Returns the error for an unsymmetric matrix. `choice_text` names the method or preconditioner that needs symmetry.
+/// `alternative` names the one that the error message recommends instead.
 fn asymmetry_error(choice_text: &str, inspection: &Inspection, asymmetry: &Asymmetry, alternative: &str) -> Error {
     let triangle_hint = match inspection.triangle() {
         Triangle::Both => String::new(),
@@ -207,7 +207,7 @@ fn asymmetry_error(choice_text: &str, inspection: &Inspection, asymmetry: &Asymm
 }
 
 /// Returns the error for a row with a zero or missing diagonal entry. `choice_text` names the method that divides by
-/// this entry, and `alternative` one to use instead.
+/// this entry. `alternative` names the method that the error message recommends instead.
 fn zero_diagonal_error(row: usize, choice_text: &str, alternative: &str) -> Error {
     let message_end =
         format!(" has a missing or zero diagonal entry, by which {choice_text} divides; use solver={alternative}");

@@ -1,4 +1,4 @@
-//! The result of an inspection does not depend on the division of the rows.
+//! The result of an inspection does not depend on the division of the rows among threads.
 
 use super::*;
 use crate::stencil::components::ZERO_ROW_SUM;
@@ -205,7 +205,7 @@ proptest! {
         }
     }
 
-    /// The error is that of the first invalid node, for any division of the rows.
+    /// For any division of the rows among threads, the error is that of the first invalid node.
     #[test]
     fn first_invalid_entry_is_reported(
         nx in extent(), ny in 1..20_usize, nine_points: bool, seed: u64, invalid_count in 1..4_usize

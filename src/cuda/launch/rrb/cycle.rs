@@ -59,7 +59,8 @@ pub mod flag {
     pub const CLUSTER_BARRIER: i32 = 4096;
     /// No barrier follows: the next step synchronizes by itself, or this step is the last one of the kernel.
     pub const NO_BARRIER: i32 = 8192;
-    /// The step computes the last partial sum of <r, M^-1 r> in this kernel; further kernels may add others.
+    /// The step computes the last partial sum of <r, M^-1 r> in this kernel. Later kernels may compute more partial
+    /// sums.
     pub const STORE_RHO: i32 = 16384;
     /// The data are in the shared memory of the cluster.
     pub const IN_CLUSTER: i32 = 65536;

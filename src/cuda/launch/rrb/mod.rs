@@ -113,7 +113,7 @@ plain_kernels! {
     Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes b - A v and its squared norm.
     Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
-    /// Computes b = b - A v in place, and <b_r, D_r^-1 b_r> of red nodes.
+    /// Computes b = b - A v in place, and <b_r, D_r^-1 b_r> of the new b, where r denotes the red nodes.
     RhsToResidual rhs_to_residual(ProductArgs) = "rrb_rhs_to_residual_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Eliminates red nodes from b: b1 = b_b - A_br D_r^-1 b_r.
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
@@ -126,8 +126,8 @@ plain_kernels! {
     /// Computes ||b - A x||_2^2 on all nodes.
     WholeResidual all_nodes_residual(StartEndArgs) = "rrb_whole_residual_f64",
         |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
-    /// Computes r = b - A x on all nodes, stores r1 = r_b - A_br D_r^-1 r_r, the residual of S1, and computes <r_r,
-    /// D_r^-1 r_r>.
+    /// Computes r = b - A x on all nodes, and from it <r_r, D_r^-1 r_r>. Stores the residual of S1,
+    /// r1 = r_b - A_br D_r^-1 r_r.
     EliminatedResidual eliminated_residual(StartEndArgs) =
         "rrb_eliminated_residual_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
     /// Computes red values of x, max |x| and ||b - A x||_2^2.
@@ -139,8 +139,8 @@ plain_kernels! {
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
     /// Stores x in the caller's array if the solve will end with this x.
     Deliver store_accepted_x(StartEndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), AREA_BLOCK_SIZE;
-    /// Writes the scalars and entries of the ring buffer to host memory, and then resets the findings of `inspect` and
-    /// `begin_solve` about the caller's arrays on the device.
+    /// Writes the scalars and entries of the ring buffer to host memory. Then resets, in the scalars on the device, the
+    /// findings of `inspect` and `begin_solve` about the caller's arrays.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS_PER_BLOCK, 1);
     /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop. Writes the
     /// scalars to host memory.

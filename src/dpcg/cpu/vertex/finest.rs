@@ -4,10 +4,10 @@
 //! The red cells of a row form one half row, and the black cells the other one.
 //!
 //! Red cells have an even i + j + k. The sweeps before the correction start from zero and end with the black cells. The
-//! residual of black cells is then zero. The residual of a red cell was zero before the last half-sweep. It is
-//! therefore the sum of c d over the black neighbours of the cell, where c is the conductance to a neighbour, and d the
-//! last change of x there. The sweeps after the correction begin with the black cells and overwrite their values. The
-//! correction is therefore added to red cells only.
+//! residual of black cells is then zero. The residual of a red cell was zero before the last half-sweep. After this
+//! half-sweep, the residual of a red cell is therefore the sum of c d over the black neighbours of the cell, where c is
+//! the conductance to a neighbour, and d the last change of x there. The sweeps after the correction begin with the
+//! black cells and overwrite their values. The correction is therefore added to red cells only.
 //!
 //! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
 //! colour in plane k - 1, and so on. Each thread has its own copy of a few planes. At both ends of its range of planes,
@@ -41,8 +41,8 @@ pub struct FinestGrid<T> {
     pub a: Stencil<T>,
     /// Reciprocal diagonal entries 1 / D.
     pub inverse_diagonal: Shared<T>,
-    /// For each half, the distances in memory from a point to its conductances to east, west, north, south, top and
-    /// bottom.
+    /// For each half, differences of two indices in `a.c`: the index of the conductance of a point to east, west,
+    /// north, south, top or bottom, minus the index of the point.
     conductance_distances: [[isize; 6]; 2],
 }
 
@@ -87,7 +87,7 @@ impl<T: Number> PlaneBuffer<T> {
         Ok(Self { values: Shared::zeroed(2 * planes.plane_count * planes.half_plane_len())?, ..planes })
     }
 
-    /// Returns the size of a half plane, including a row of zeros before and after it.
+    /// Returns the number of values of a half plane, including a row of zeros before and after it.
     fn half_plane_len(&self) -> usize {
         self.split.row_stride * (self.split.cells.ny + 2) + 1
     }
@@ -202,8 +202,8 @@ impl<T: Real + Number> Passes<'_, T> {
         (j + k as usize + colour) % 2
     }
 
-    /// Loads plane k of the right-hand side. If plane k is outside the grid, sets x and the residual in it to zero
-    /// instead.
+    /// Loads plane k of the right-hand side. If plane k is outside the grid, sets x and the residual in this plane to
+    /// zero instead.
     fn load_plane(&self, k: isize) {
         let (workspace, Cells { nx, ny, .. }) = (self.workspace, self.split().cells);
         if !self.has_plane(k) {
@@ -370,8 +370,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Returns, for row j of plane k, the half that contains the red cells, the index at which they are stored between
-    /// the passes, and their number.
+    /// Returns the half that contains the red cells of row j in plane k, the index of the first of these cells in
+    /// `red_cells`, and the number of these cells.
     fn red_half_row(&self, j: usize, k: isize) -> (usize, usize, usize) {
         let half = Self::half_of_colour(j, k, RED);
         (half, self.split().row_start(0, j as isize, k), self.split().row_points(half))

@@ -34,8 +34,8 @@ impl<T: Real + Number> Stencil<T> {
         })
     }
 
-    /// Returns the conductances between the points in `range` of a half and their neighbours at offset number `k` or,
-    /// with `is_opposite`, at the opposite offset.
+    /// Returns the conductances between points and their neighbours at offset number `k` or, with `is_opposite`, at the
+    /// opposite offset. `range` contains the indices of the points, all of which are in the half `half`.
     ///
     /// # Safety
     /// No thread may write `c` while the slice is in use.

@@ -26,11 +26,11 @@ pub const DAMPING: f64 = 0.8;
 #[derive(Clone, Copy)]
 pub struct SplitLayout {
     pub cells: Cells,
-    /// Distance between half rows.
+    /// Distance between the first values of successive half rows, in values.
     pub row_stride: usize,
-    /// Distance between half planes.
+    /// Distance between the first values of successive half planes, in values.
     pub plane_stride: usize,
-    /// Distance from the even half to the odd half.
+    /// Distance from a value of the even half to the corresponding value of the odd half, in values.
     pub half_stride: usize,
 }
 
@@ -62,13 +62,13 @@ impl SplitLayout {
         self.row_start(i % 2, j as isize, k as isize) + i / 2
     }
 
-    /// Returns the index range of a half plane with consecutive rows, including the zeros between them.
+    /// Returns the index range of a half plane. The range contains the half rows and the zeros between them.
     pub fn half_plane(&self, half: usize, k: usize) -> std::ops::Range<usize> {
         let start = self.row_start(half, 0, k as isize);
         start..start + self.cells.ny * self.row_stride - 1
     }
 
-    /// Returns the distance from a point in `half` to its neighbour at an offset.
+    /// Returns the index of the neighbour at `offset` minus the index of the point, for a point in `half`.
     pub fn offset_distance(&self, half: usize, offset: Offset) -> isize {
         let [x, y, z] = offset;
         let x_distance = match (half, x) {
@@ -88,7 +88,7 @@ impl SplitLayout {
 pub struct CoarseLayout {
     pub cells: Cells,
     pub row_stride: usize,
-    /// Distance between the halves; 0 in natural order.
+    /// Distance between the first values of the two halves, in values; 0 in natural order.
     pub half_stride: usize,
 }
 
@@ -127,7 +127,7 @@ impl CoarseLayout {
 /// A row of cells of the caller's matrix.
 pub struct CallerRow<'a> {
     pub center: &'a [f64],
-    /// Entries between neighbours in the row.
+    /// Entries between neighbours in this row.
     pub x_entries: &'a [f64],
     /// Entries to the adjacent rows in y and in z; `None` outside the box.
     pub adjacent_entries: [[Option<&'a [f64]>; 2]; 2],

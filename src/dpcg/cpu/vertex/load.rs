@@ -13,9 +13,10 @@ use crate::base::shared::{Number, Shared};
 use crate::stencil::cells::SevenPoints;
 use crate::stencil::coarsening::CUBE_OFFSETS;
 
-/// Five sums over rows of the matrix: the sums of conductances in x, in y and in z, each divided by the diagonal; the
-/// number of rows with a positive diagonal; the number of rows with a positive row sum. On the finest grid, rows
-/// without couplings do not count.
+/// Five sums over rows of the matrix. On the finest grid, rows without couplings do not count.
+/// - 0, 1 and 2: sum of the conductances of the row in x, in y and in z, divided by the diagonal.
+/// - 3: number of rows with a positive diagonal.
+/// - 4: number of rows with a positive row sum.
 pub type RowStatistics = [f64; 5];
 
 /// Number of neighbours in the 27-point stencil.

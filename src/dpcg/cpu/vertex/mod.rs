@@ -100,8 +100,8 @@ struct Level<T> {
     weights: InterpolationWeights<T>,
     /// Solution on the coarse grid.
     correction: Shared<T>,
-    /// Index tables for the stencil of the finer grid: of the interpolation (`point_types`) and of the Galerkin product
-    /// (`cube`).
+    /// Index tables for the interpolation (`point_types`) and for the Galerkin product (`cube`). They depend on the
+    /// stencil of the finer grid.
     point_types: PointTypes,
     cube: Cube,
     grid: Grid<T>,

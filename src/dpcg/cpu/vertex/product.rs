@@ -190,7 +190,7 @@ impl GalerkinSums {
         Ok(sums)
     }
 
-    /// Prepares the sums for another coarse grid. Allocates memory only if it does not suffice.
+    /// Prepares the sums for another coarse grid. Allocates memory only if the existing memory does not suffice.
     pub fn resize_for(&mut self, coarse: &CoarseLayout) -> Result<()> {
         self.row_len = coarse.row_stride << usize::from(coarse.is_split());
         self.plane_len = self.row_len * (coarse.cells.ny + 1);
@@ -202,12 +202,13 @@ impl GalerkinSums {
         Ok(())
     }
 
-    /// Returns the index of an entry of coarse row j in the lower plane (`plane` = 0) or the upper plane (`plane` = 1).
+    /// Returns the index in `values` of the sums of an entry for coarse row j. With `plane` = 0, this row is in the
+    /// lower plane of the cubes; with `plane` = 1, this row is in the upper plane.
     fn row_index(&self, plane: usize, entry: usize, j: usize) -> usize {
         ((2 * plane + j % 2) * ENTRIES_PER_POINT + entry) * self.row_len
     }
 
-    /// Returns the index of the contribution of the cubes below to an entry of coarse row j.
+    /// Returns the index in `values` of the contributions of the cubes below the plane to an entry of coarse row j.
     fn below_index(&self, entry: usize, j: usize) -> usize {
         SUM_ROWS * self.row_len + entry.min(IN_PLANE_ENTRIES) * self.plane_len + j * self.row_len
     }
@@ -240,7 +241,8 @@ struct CubeRow<'a, T> {
     row_sums: [Option<&'a [T]>; 8],
     /// Sums to which the contributions are added.
     sums: &'a Shared,
-    /// For each pair of corners, the index of the sum for the first cube; on the diagonal, the index of the row sum.
+    /// Index in `sums`, for the first cube of the row: at `[a][b]` with a < b, of the coupling between the corners a
+    /// and b; at `[a][a]`, of the row sum of corner a.
     sum_indices: [[usize; 8]; 8],
 }
 
@@ -503,8 +505,8 @@ fn add_row_sum_terms(contributions: &mut CubeContributions, p: usize, row_sums: 
 }
 
 /// Computes those planes of the next coarser matrix that belong to this thread. If `has_nonzero_row_sums` is false, the
-/// row sums of the fine matrix are zero, and are not read. Coarse row sums below the rounding level are not yet set to
-/// zero.
+/// row sums of the fine matrix are zero, and are not read. `finish_plane` in `load` later sets coarse row sums at the
+/// rounding level to zero.
 pub fn compute_galerkin_product<T: Real + Number>(
     thread: TeamThread,
     cube: &Cube,
@@ -598,8 +600,8 @@ fn collect_cube_row<'a, T: Real + Number>(
     let (split, coarse, coarsening_ratio) = (&fine_stencil.split, &weights.coarse_layout, weights.coarsening_ratio);
     let n = coarse.row_points(half);
     let bit_of = |t: usize, d: usize| t >> d & 1;
-    // Returns, for the corners with index x (0 or 1) in their cubes, the half in which they are stored, and the index
-    // of the first of them in a row.
+    // For the corners at x = 0 or x = 1 of their cubes: returns the half in which these corners are stored, and the
+    // index in the half row of the corner of the first cube.
     let corner_column = |x: usize| if coarse.is_split() { ((half + x) % 2, (half + x) / 2) } else { (0, x) };
     let sum_indices = std::array::from_fn(|a| {
         std::array::from_fn(|b| {

@@ -130,13 +130,13 @@ struct GoldenRow {
     /// Iteration count of this library (`Means::Singular`), for rows in which this count is lower than the prototype's
     /// count.
     fewer_iterations: Option<usize>,
-    /// For [`ROUNDED_ROW`], whose count in the prototype depends on rounding errors: the expected count of this library
-    /// with `Means::All`, which is used instead of `iterations`. `None` for all other rows.
+    /// For [`ROUNDED_ROW`], the expected iteration count of this library with `Means::All`; `None` for all other rows.
+    /// This count replaces `iterations`, because the prototype's count for this row depends on rounding errors.
     rounded_iterations: Option<usize>,
 }
 
-/// The beginning of a row with contrast 1e-6, and the iteration count of this library with `Means::All`. The prototype
-/// needs 14 iterations in double precision, but 19 in single precision.
+/// The beginning of a row of the golden table, and the iteration count of this library with `Means::All`. The contrast
+/// of this row is 1e-6. The prototype needs 14 iterations in double precision, but 19 in single precision.
 const ROUNDED_ROW: (&str, usize) = ("64,sheet,-,1e-6,harm,rand,gmg27-v22-f32,none,", 15);
 
 /// Returns the rows of the table that converged and that use the method of this module.

@@ -74,7 +74,8 @@ impl<T: Real + Number> InterpolationWeights<T> {
         unsafe { self.of(offset).slice(self.coarse_layout.row_start(half, j, k), self.coarse_layout.row_stride) }
     }
 
-    /// Returns the indices in direction d of the coarse points at, before or after a fine point.
+    /// Returns the range of the indices, in direction d, of the coarse points from which the fine point with index
+    /// `index` is interpolated.
     fn coarse_neighbours(&self, d: usize, index: usize) -> Range<usize> {
         index / self.coarsening_ratio[d]..index.div_ceil(self.coarsening_ratio[d]) + 1
     }

@@ -96,12 +96,12 @@ struct PointType {
     /// Conductances with o_S != 0. Each entry contains the number of an offset, and whether the conductance is that of
     /// the opposite offset. The entries are sorted by o_S.
     stencil_entries: Vec<(usize, bool)>,
-    /// Range in `stencil_entries` of each part o_S.
+    /// For each part o_S, the range of its entries in `stencil_entries`.
     part_ranges: Vec<Range<usize>>,
     /// Paths from a point p to a corner, by way of p + o_S. Each entry contains the number of a part o_S, and the
     /// offset from the corner to p + o_S. The entries are sorted by corner.
     paths: Vec<(usize, Offset)>,
-    /// Range in `paths` of each corner; empty if points of this type are not interpolated from this corner.
+    /// For each corner, the range of its paths in `paths`; empty if points of this type are not interpolated from it.
     corner_paths: [Range<usize>; 8],
 }
 
@@ -179,7 +179,7 @@ for_each_isa! {
     }
 }
 
-/// The sum of the conductances for each part o_S, aligned to cache lines.
+/// For each part o_S, the sums of the conductances of `LANES` points. The array is aligned to cache lines.
 #[repr(align(64))]
 pub struct PartSums([Lane; MAX_PARTS]);
 
@@ -264,9 +264,9 @@ fn part_in_type(offset: Offset, type_bits: usize) -> Offset {
     [0, 1, 2].map(|d| if type_bits >> d & 1 == 1 { offset[d] } else { 0 })
 }
 
-/// Computes the weights of all points whose type has `odd_indices` odd indices, for each coarse plane of this thread:
-/// in the fine plane of these coarse points and, if z is coarsened, in the following fine plane. The weights of points
-/// with fewer odd indices must be complete.
+/// Computes the weights of those points in the fine planes of this thread whose type S contains `odd_indices`
+/// directions. The fine planes of a thread are the planes of its coarse points and, if z is coarsened, also the plane
+/// after each of them. The weights of points with fewer odd indices must be complete.
 pub fn compute_weights<T: Real + Number>(
     thread: TeamThread,
     types: &PointTypes,

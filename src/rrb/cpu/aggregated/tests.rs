@@ -135,7 +135,8 @@ fn hierarchies_match_golden_table() {
     assert_eq!(compared_rows, rows.len());
 }
 
-/// No coupling joins two unknowns of one colour, because a Gauss-Seidel sweep would ignore such a coupling.
+/// No coupling joins two unknowns with the same colour of `Numbering::colours`, because a Gauss-Seidel sweep would
+/// ignore such a coupling.
 #[test]
 fn coupled_unknowns_have_different_colours() {
     for (nx, ny) in [(1, 7), (7, 1), (2, 6), (5, 4), (4, 5), (17, 18), (33, 31)] {

@@ -41,9 +41,9 @@ impl<'a, F: Format> GridFactorization<'a, F> {
         }
     }
 
-    /// Computes row J of M before the levels: the row sums of A and the couplings. With compensation, positive
-    /// couplings become zero; the row sums still include them (docs/theory/rrb.md, positive couplings). Straight
-    /// couplings are rounded to the storage format.
+    /// Computes row J of M before the first elimination: the row sums and the couplings of A. With compensation,
+    /// positive couplings become zero; the row sums still include them (docs/theory/rrb.md, positive couplings).
+    /// Straight couplings are rounded to the storage format.
     ///
     /// # Safety
     /// The row must belong to this thread, and rows J - 1 and J of A must be complete.
@@ -100,11 +100,11 @@ impl<'a, F: Format> GridFactorization<'a, F> {
         }
     }
 
-    /// Stores row J of the matrix of a recursion grid before the levels change it: row sums and diagonal couplings,
-    /// rounded to the storage format.
+    /// On a recursion grid, copies row J of the grid's matrix for the inner iterations. The copy contains row sums and
+    /// diagonal couplings, rounded to the storage format.
     ///
     /// # Safety
-    /// The row must belong to this thread and must not have been changed by the levels.
+    /// The row must belong to this thread, and no elimination on this grid may have changed it.
     unsafe fn store_recursion_row(&self, row: usize) {
         let grid = self.grid;
         let store_array = |source: &ColourArray, target: &ColourArray<F::Stored>| {
@@ -123,11 +123,11 @@ impl<'a, F: Format> GridFactorization<'a, F> {
         }
     }
 
-    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, also lumps the couplings between black nodes. On a
-    /// recursion grid, first stores row J of the matrix for the inner iterations.
+    /// Lumps and eliminates r1 and r2 of row J (odd level). With `lumping=m2`, also lumps the couplings between black
+    /// nodes. On a recursion grid, first stores row J of the matrix for the inner iterations.
     ///
     /// # Safety
-    /// The row must belong to this thread. The levels must not have changed rows J - 1 to J + 1 of the matrix.
+    /// The row must belong to this thread. `compute_skew` must not yet have changed rows J - 1 to J + 1 of the matrix.
     pub(super) unsafe fn process_reds(&self, row: usize, scratch: &mut [f64]) {
         let setup = self.setup;
         let grid = self.grid;
@@ -154,7 +154,8 @@ impl<'a, F: Format> GridFactorization<'a, F> {
     unsafe fn compute_red_pivots(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
         let grid = self.grid;
         let corners = grid.couples_reds.then_some(&grid.red_diagonal);
-        // Row 2J of the grid precedes row 2J + 1, so that the error names the first rejected node.
+        // r2 is in grid row 2J and r1 in grid row 2J + 1. r2 is processed first, so that the error names the first
+        // rejected node.
         for colour in [Colour::R2, Colour::R1] {
             // SAFETY: by the safety contract of this function. If there are no couplings between red nodes,
             // `lumped_couplings` is a border row of zeros, which no thread writes.

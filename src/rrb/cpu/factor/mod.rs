@@ -5,7 +5,7 @@
 //! The table names, for each formula, its result for row J and the rows that it reads:
 //!
 //! ```text
-//!     copy      first grid: A of row J, and the couplings to the south of r2 and b1 in row J + 1
+//!     copy      first grid: A of row J, and the south couplings of r2 and b1 in row J + 1
 //!     initial   first grid: M before the levels           A of J - 1, J, after copy
 //!               (if CG runs on S1, reds and skew compute the row sums)
 //!     reds      pivots of r1 and r2                       A, M of J - 1 .. J + 1, before skew
@@ -51,8 +51,8 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Inspection of a matrix during its speculative factorization, which assumes that the matrix has the structure of the
-/// previous one.
+/// Inspection of a matrix during its speculative factorization. Such a factorization assumes that the matrix has the
+/// structure of the previous matrix.
 pub struct SpeculativeInspection<'a> {
     pub inspection: &'a Inspection,
     pub required_conditions: SpeculationConditions,
@@ -72,8 +72,8 @@ impl<'a> SpeculativeInspection<'a> {
     /// Inspects natural row j of A, which must be the next row of this thread. Returns whether the row passed, so that
     /// the factorization may read it.
     fn inspect_row_of_a(&self, thread_index: usize, a: &StencilView, j: usize) -> bool {
-        // A row that fails is not recorded, and the record of a row builds on that of the row before it. The inspection
-        // therefore ends at the first row that fails, on all threads.
+        // The record of a row requires the record of the row before it, and a row that fails is not recorded. The
+        // inspection therefore ends at the first row that fails, on all threads.
         let passed = !self.has_failed() && self.inspection.inspect_row(thread_index, a, j, &self.required_conditions);
         if !passed {
             self.has_stopped.store(true, Ordering::Relaxed);
@@ -195,8 +195,8 @@ impl<F: Format> PackedSystem<F> {
         thread.barrier();
     }
 
-    /// Stores an error. If there are several errors, the error at the first level remains, and on this level that of
-    /// the first node. The stored error therefore does not depend on the number of threads.
+    /// Stores an error. Of several errors, only one is kept: the error at the first level, and of the errors at this
+    /// level, the error at the first node. The stored error therefore does not depend on the number of threads.
     fn store_error(&self, result: Result<()>) {
         let Err(error) = result else { return };
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,8 +249,8 @@ impl<'a, F: Format> GridFactorization<'a, F> {
         }
     }
 
-    /// Applies all formulas to the rows of this thread. The input is A or the matrix of this grid; the output is the
-    /// matrix of the next grid.
+    /// Applies all formulas to the rows of this thread. The input is A on the first grid, and the matrix of this grid
+    /// on other grids. The output is the matrix of the next grid.
     fn apply_formulas(&self, thread: TeamThread, scratch: &mut [f64], speculation: Option<&SpeculativeInspection>) {
         let (grid, is_first_grid, rows) = (self.grid, self.q == 0, self.grid.rows(thread));
         // Returns the rows of this thread without the first `skipped_at_start` and the last `skipped_at_end` rows. The

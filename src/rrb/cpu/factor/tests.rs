@@ -261,8 +261,8 @@ fn factorize_alternately<F: Format>(
     }
 }
 
-/// Covers all formats, M1 and M2, and omega = 1 and 0.95. CG can run in single precision only if the first elimination
-/// is exact: for a 5-point matrix without compensation.
+/// Covers all formats, `lumping=m1` and `lumping=m2`, and omega = 1 and 0.95. CG can run in single precision only if
+/// the first elimination is exact: for a 5-point matrix without compensation.
 #[test]
 fn alternating_factorizations_equal_separate_ones() {
     // The sizes cover grids shared by all threads, grids of one thread, and shares of one or two rows.

@@ -210,10 +210,11 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// With `alpha`, first computes r = r - alpha q at the kept nodes of row J. Then computes y_b2 = r_b2 - A_b2,b1
-    /// D^-1 y_b1 in row J (even level), and writes y_b2 to the next grid. The buffers contain D^-1 y_b1 in rows J and
-    /// J + 1. Returns <r, r> of the kept nodes in row J. If a later step reads y_b2 again, y_b2 is stored in row J of z.
-    /// Otherwise, y_b2 of every row is stored in row `reused_row` of z, which therefore stays in cache.
+    /// With `alpha`, first computes r = r - alpha q at the kept nodes of row J. Then computes
+    /// y_b2 = r_b2 - A_b2,b1 D^-1 y_b1 in row J (even level), and writes y_b2 to the next grid. The buffers contain
+    /// D^-1 y_b1 in rows J and J + 1. Returns <r, r> of the kept nodes in row J. If a later step reads y_b2 again, y_b2
+    /// is stored in row J of z. Otherwise, y_b2 of every row is stored in row `reused_row` of z, which therefore stays
+    /// in cache.
     ///
     /// # Safety
     /// Rows J and `reused_row` must belong to this thread.

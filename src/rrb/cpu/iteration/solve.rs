@@ -16,8 +16,8 @@
 //!     complete               b 2, A 6, black x, red x w
 //! ```
 //!
-//! A natural row of b contains two colours. The values of the colours r2 and b1 are needed again with a later row, so
-//! two alternating buffer rows store them.
+//! A natural row of b contains two colours. The values of r2 and b1 in row J are needed again after row J + 1 has been
+//! loaded. r2 and b1 therefore have two buffer rows each, which are used alternately.
 
 use crate::base::loops::{combine, dot, max_abs};
 use crate::base::reduce::{Reduce, pairwise_sum};
@@ -209,12 +209,13 @@ impl<F: Format> ThreadState<'_, F> {
         (b, Some([whole_square, residual_square]))
     }
 
-    /// Loads the initial guess, x = `scale` times the caller's array, in the rows J of this thread.
+    /// Loads the initial guess, x = `scale` times the caller's array, in the rows J = `rows`, which must belong to this
+    /// thread.
     fn load_guess(&self, rows: Range<usize>, scale: f64) {
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
         for j in natural_rows(layout, &rows) {
-            // SAFETY: natural row j and its rows J belong to this thread, and no other thread reads the rows J
-            // meanwhile.
+            // SAFETY: natural row j belongs to this thread, and so do the rows J in which it is stored. No other thread
+            // reads these rows J meanwhile.
             unsafe { store_natural_row(layout, j, self.caller.output_row(j, nx), scale, &self.packed.x) };
         }
     }
@@ -342,7 +343,7 @@ mod tests {
             }
             // If the fused start has not stored the right-hand side of S1, `residual` has computed it.
             assert_eq!((residual_again, &r_again), (norm2, &r_textbook));
-            // Red x still contains values of the previous system. The fused end must not read them.
+            // The red part of x still contains values of the previous system. The fused end must not read these values.
             let fused = thread.fused_complete(scale);
             let (_, x) = black_r_and_x(thread);
             thread.fused_begin(scale, has_guess);

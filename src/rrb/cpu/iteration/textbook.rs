@@ -141,7 +141,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         }
         let packed = self.packed;
         self.refresh(&packed.x);
-        // If CG runs in double precision, both vectors contain doubles.
+        // CG runs in double precision here, so x and r contain doubles.
         let (x, r_as_doubles) = (packed.x.of_type(), packed.r.of_type());
         self.sum_over(packed.cg_colours(), |colour, row| {
             // SAFETY: no thread writes x, b or the matrix in this step; the rows of r belong to this thread.
@@ -309,7 +309,7 @@ impl<F: Format> ThreadState<'_, F> {
         self.not_loaded_rhs = None;
         let nx = self.layout().grid.nx;
         for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: natural row j and its rows J belong to this thread.
+            // SAFETY: natural row j belongs to this thread, and so do the rows J in which it is stored.
             unsafe { store_natural_row(self.layout(), j, self.caller.input_row(j, nx), scale, &self.packed.b) };
         }
     }
@@ -430,14 +430,14 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
             return self.fused_begin(scale, has_guess);
         }
         let (packed, layout, nx) = (self.packed, self.layout(), self.layout().grid.nx);
-        // Red x need not be cleared, because it is always written before it is read. The means over singular components
-        // are an exception: they read x on all nodes.
+        // The red part of x need not be cleared, because it is always written before it is read. There is one
+        // exception: the means over singular components are computed from x on all nodes.
         let cleared_colours = if has_guess || packed.singular.is_empty() { packed.cg_colours() } else { &Colour::ALL };
         let caller = self.caller;
         self.not_loaded_rhs = None;
         let rhs_norm2 = self.sum_rows(|row| {
             for j in natural_rows(layout, &(row..row + 1)) {
-                // SAFETY: natural row j and its rows J belong to this thread.
+                // SAFETY: natural row j belongs to this thread, and so do the rows J in which it is stored.
                 unsafe {
                     store_natural_row(layout, j, caller.input_row(j, nx), scale, &packed.b);
                     if has_guess {
@@ -509,7 +509,7 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
         let nx = self.layout().grid.nx;
         let unscale = scale.recip();
         for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: natural row j and its rows J belong to this thread.
+            // SAFETY: natural row j belongs to this thread, and so do the rows J in which it is stored.
             let out = unsafe {
                 let out = self.caller.output_row(j, nx);
                 load_natural_row(self.layout(), j, &self.packed.x, out);

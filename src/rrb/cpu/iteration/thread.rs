@@ -137,7 +137,8 @@ impl<'a, F: Format> ThreadState<'a, F> {
         partials.sum(Some(self.thread))[0]
     }
 
-    /// Returns the maximum of nonnegative values over all rows, or NaN if any value is NaN.
+    /// Returns the maximum of `value_of_row(J)` over all rows J, or NaN if any value is NaN. The values must not be
+    /// negative. Rows of other threads and ranks are included.
     pub(super) fn largest_over_rows(&self, mut value_of_row: impl FnMut(usize) -> f64) -> f64 {
         let partials = self.begin_reduction();
         self.store_partials(partials, |row| [value_of_row(row)]);

@@ -1,5 +1,5 @@
-//! A rank reads only those halo rows that it has received or computed. These tests check this: they fill all halo rows
-//! with NaN before the factorization, or before the solve.
+//! A rank reads only those halo rows that it has received or computed. To check this, the tests fill all halo rows with
+//! NaN before the factorization or before the solve.
 
 use super::*;
 use crate::base::heap::FallibleArc;

@@ -70,7 +70,7 @@ pub struct PreconditionerSetup {
     pub preconditioner: Option<Preconditioner>,
     /// Shift of ic0.
     pub shift: f64,
-    /// Row and value of the nonpositive pivot without a shift; `None` if no shift was needed.
+    /// Row and value of the nonpositive pivot for which ic0 needed a shift; `None` if no shift was needed.
     pub nonpositive_pivot: Option<(usize, f64)>,
     /// Number of levels of the triangular solves.
     pub level_count: usize,
@@ -89,8 +89,8 @@ impl PreconditionerSetup {
     }
 }
 
-/// Sets up M for a square matrix. Multigrid reuses `kept_aggregates` of the previous matrix if they pass the quality
-/// test.
+/// Sets up M for a square matrix. `kept_aggregates` are the aggregates of the previous matrix. Multigrid reuses those
+/// that pass its quality test.
 pub fn make_preconditioner<I: Index>(
     a: &Csr<I>,
     preconditioning: &Preconditioning,
@@ -181,7 +181,7 @@ fn make_triangular<I: Index, V: Real + Number>(
     })
 }
 
-/// Returns `make_inverse` of the transposed splitting; `None` if M^-T is not requested, or if M is symmetric.
+/// Calls `make_inverse` with the transposed splitting. Returns `None` if M^-T is not requested, or if M is symmetric.
 fn make_transposed<I: Index, M: ApplyInverse + 'static>(
     split: &TriangularSplit<I>,
     requirements: &PreconditionerRequirements,

@@ -70,8 +70,8 @@ impl<'a, I: Index, V: Real> ThreadSteps<'a, I, V> {
         unsafe { v.slice(self.own_rows.start, self.own_rows.len()) }
     }
 
-    /// Computes output_i = value(k, sum_j t_ij input_j) for each row i of this thread, where i is row k of the rows of
-    /// this thread. Begins with a barrier.
+    /// Computes output_i = value(k, sum_j t_ij input_j) for each row i of this thread, where k is i minus the first row
+    /// of this thread. Begins with a barrier.
     fn compute_rows(&self, t: &CsrPart<I, V>, input: &Shared, output: &Shared, value: impl Fn(usize, f64) -> f64) {
         self.thread.barrier();
         // SAFETY: no thread writes `input` until the next barrier; the rows of `output` belong to this thread.

@@ -95,7 +95,7 @@ fn dense_factors(a: &Dense, pattern: &[(usize, usize, f64)]) -> Option<Dense> {
     Some(f)
 }
 
-/// Returns L U z.
+/// Returns L U z, where `f` contains U and the strict lower triangle of L ([`dense_factors`]).
 fn multiply_factors(f: &Dense, z: &[f64]) -> Vec<f64> {
     let y = multiply_selected(f, |i, j| j >= i, z);
     let lower = multiply_selected(f, |i, j| j < i, &y);
@@ -274,8 +274,8 @@ fn truncated_series_equals_the_sum_of_powers() {
     }
 }
 
-/// Checks B z = (1 - T(B)) D^-1 r with B = D^-1 A. T is the Chebyshev polynomial of [hi / 30, hi] of degree `degree` +
-/// 1 with T(0) = 1, computed by its recurrence; hi is the largest row sum of |B|.
+/// Checks B z = (1 - T(B)) D^-1 r with B = D^-1 A. T is the Chebyshev polynomial of the interval [hi / 30, hi] with
+/// degree `degree` + 1, scaled to T(0) = 1 and computed by its recurrence. hi is the largest row sum of |B|.
 #[test]
 fn chebyshev_satisfies_the_recurrence() {
     for n in SIZES {

@@ -43,9 +43,9 @@ impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
         self.order.level_starts.len() - 1
     }
 
-    /// Solves x_i = initial_value(i) - sum over j of t_ij x_j for all rows i, in the order of processing; with
-    /// `BACKWARD`, in the reverse order. The sum is in the order of the stored entries. Each stage ends with a barrier
-    /// (`Stages::run`).
+    /// Solves x_i = initial_value(i) - sum over j of t_ij x_j for all rows i. Visits the rows in the order of
+    /// `self.order` or, if `BACKWARD` is true, in the reverse order. The terms of the sum are added in the order of the
+    /// stored entries. Each stage ends with a barrier (`Stages::run`).
     fn solve<const BACKWARD: bool>(
         &self,
         thread: &TeamThread,
@@ -84,7 +84,7 @@ struct Span {
     row_len: usize,
     /// Position of the first of these rows in the order of processing.
     first_position: usize,
-    /// Index of the first entry in `col` and `val`.
+    /// Index in `col` and `val` of the first entry of the span.
     first_entry: usize,
 }
 

@@ -8,6 +8,7 @@
 //!
 //! The methods and the orders of the rows differ in which x_j are new values. For any number of threads, the result is
 //! bitwise identical to that of a sequential sweep in the same order.
+//! docs/theory/sparse.md lists the differences from the thesis.
 //!
 //! Modules, each of which may use the modules before it in this list: `rows` (the formula), `sweep` (the interface of
 //! an order), `blocks`, `ordered`.
@@ -69,12 +70,13 @@ impl Relaxation {
         self.sweep.sweep(thread, x, b, old_x);
     }
 
-    /// Returns the number of colours of `Ordering::Multicolour`, otherwise 0.
+    /// Returns the number of colours for `Ordering::Multicolour`; 0 for Jacobi and other orderings.
     pub fn colour_count(&self) -> usize {
         self.colour_count
     }
 
-    /// Returns the number of levels of `Ordering::Natural` and `Ordering::Symmetric`, otherwise 0.
+    /// Returns the number of levels for `Ordering::Natural` and `Ordering::Symmetric`; 0 for Jacobi and other
+    /// orderings.
     pub fn level_count(&self) -> usize {
         self.level_count
     }

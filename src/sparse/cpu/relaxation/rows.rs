@@ -48,7 +48,7 @@ impl<I: Index> SweepRows<I> {
         self.diagonal.len()
     }
 
-    /// Returns the number of rows plus off-diagonal entries before a position.
+    /// Returns the number of rows plus the number of their off-diagonal entries before a position of the order.
     pub fn work_before(&self, position: usize) -> usize {
         position + self.ptr[position]
     }

@@ -149,7 +149,7 @@ fn sweep_with_team(relaxation: &Relaxation, threads: usize, b: &[f64], guess: &[
     unsafe { x.slice(0, n) }.to_vec()
 }
 
-/// Returns parameters for all methods and orders. `block_count` is smaller or larger than the number of rows.
+/// Returns parameters for all methods and orders. The largest `block_count` exceeds the number of rows of all tests.
 fn all_parameters() -> Vec<SweepParameters> {
     let mut parameters = Vec::new();
     for omega in [1.0, 1.25, 0.7] {
