@@ -53,7 +53,9 @@ __device__ inline void copy_loop_scalars(LoopScalars &to, const LoopScalars &fro
         reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
 }
 
-// Stage of a solve. It selects what a kernel does with its sums. CONFIRM is like START, but after the end of a loop.
+// Stage of a solve. It selects what a kernel does with its sums. NOTHING: stores the sums and updates no scalar. START:
+// before the first iteration, when there are no alpha and beta yet. LOOP: an iteration. CONFIRM: as START, but after a
+// loop; updates no scalar if the loop is only paused.
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
 // The following functions are those of src/krylov/decisions.rs. One thread executes them. Functions that return a Code

@@ -89,7 +89,7 @@ struct AutoDecisions {
 /// Result of `factorize_planned`.
 struct PlannedFactorization {
     setup: Setup,
-    /// Whether the estimates selected the V-cycle instead of AMLI.
+    /// Whether the eigenvalue estimates selected the V-cycle instead of AMLI; false if the factorization is truncated.
     v_cycle_selected: bool,
 }
 

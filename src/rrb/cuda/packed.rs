@@ -89,14 +89,14 @@ impl Shape {
         // Bytes per value of a plane of the first grid. Read repeatedly: r (3 planes), q (2) and both arrays of p (4);
         // M on the first grid; and M and the vectors of the sweeps on the other grids, whose planes have a third as
         // many values in total. Read once: S1 (10 planes) and x (2).
-        let repeated_bytes = 9 * 8 + (real_bytes + 4 * stored_bytes) + (8 * real_bytes + 12 * stored_bytes) / 3;
-        let single_bytes = (4 + 4 + 2) * 8 + 2 * 8;
+        let read_repeatedly_bytes = 9 * 8 + (real_bytes + 4 * stored_bytes) + (8 * real_bytes + 12 * stored_bytes) / 3;
+        let read_once_bytes = (4 + 4 + 2) * 8 + 2 * 8;
         let values_per_plane = source.layout.len();
         // This estimate does not hold for several devices, because the cache does not hold memory of other devices.
         self.source.division == Division::NONE
             && self.uses_schur
-            && values_per_plane * repeated_bytes <= cache_bytes
-            && cache_bytes / 2 < values_per_plane * (repeated_bytes + single_bytes)
+            && values_per_plane * read_repeatedly_bytes <= cache_bytes
+            && cache_bytes / 2 < values_per_plane * (read_repeatedly_bytes + read_once_bytes)
     }
 
     /// Returns two sizes in bytes: of the numbers in which sweeps compute and pivots are stored, and of the stored

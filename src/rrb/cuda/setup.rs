@@ -25,11 +25,11 @@ use crate::stencil::levels::Embedding;
 use crate::stencil::matrix::{StencilView, ring_index, ring_stride};
 use std::mem::offset_of;
 
-/// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
-/// sum_j |a_ij| <= MAX_WEAK_RATIO c_i, then D = diag(A_l) replaces A_l in M. By Gershgorin's theorem, the eigenvalues
-/// of D^-1 A_l are then between 1 - MAX_WEAK_RATIO and 1 + MAX_WEAK_RATIO. With this limit, the river problems of
-/// docs/benchmarks/gpu.md need as many iterations as with all levels. With a limit of 0.6, they need up to 9 instead of
-/// 7 iterations.
+/// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid, with the diagonal entries
+/// c_i. If sum_{j != i} |a_ij| <= MAX_WEAK_RATIO c_i in all rows of A_l, then D = diag(A_l) replaces A_l in M. By
+/// Gershgorin's theorem, the eigenvalues of D^-1 A_l are then between 1 - MAX_WEAK_RATIO and 1 + MAX_WEAK_RATIO. With
+/// this limit, the river problems of docs/benchmarks/gpu.md need as many iterations as with all levels. With a limit of
+/// 0.6, they need up to 9 instead of 7 iterations.
 const MAX_WEAK_RATIO: f64 = 0.3;
 
 /// Sweeps test for tiles with equal rows if at least this fraction of a grid's tiles have equal rows. On grids without

@@ -93,12 +93,12 @@ fn multiply_batch<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64])
             let matrix = &inverse[first_row * n..(first_row + ROWS_PER_STEP) * n];
             for t in 0..n {
                 // SAFETY: t < n, and r has n rows of two vectors.
-                let columns: [V; 2] = unsafe {
+                let row_of_r: [V; 2] = unsafe {
                     [V::load(r.as_ptr().add(t * BATCH_BLOCKS)), V::load(r.as_ptr().add(t * BATCH_BLOCKS + 8))]
                 };
                 for (q, sums) in sums.iter_mut().enumerate() {
                     let entry = V::splat(matrix[q * n + t]);
-                    *sums = [entry.mul_add(columns[0], sums[0]), entry.mul_add(columns[1], sums[1])];
+                    *sums = [entry.mul_add(row_of_r[0], sums[0]), entry.mul_add(row_of_r[1], sums[1])];
                 }
             }
         } else {

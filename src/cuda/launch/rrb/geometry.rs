@@ -10,7 +10,7 @@ const PATCH: u32 = 8;
 /// Largest number of blocks of a launch. It is the same for all devices, so that the order of summation is the same.
 pub const MAX_BLOCKS: u32 = 528;
 
-/// Number of parts of a distributed grid (kernels/rrb/divided.cuh).
+/// Number of parts into which the rows of a grid are divided if several devices share it (kernels/rrb/divided.cuh).
 pub const PARTS: usize = 8;
 /// Parts begin at multiples of this number of rows.
 pub const PART_ROWS: usize = 16;
@@ -74,8 +74,8 @@ impl Geometry {
     }
 
     /// Returns the tile height of the backward half on the first grid, which computes the values around a tile twice
-    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). On a distributed grid, and if a
-    /// block has more than two tiles of 16 rows, the height is 16.
+    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). If several devices share the
+    /// grid, and if a block has more than two tiles of 16 rows, the height is 16.
     pub fn backward_tile_rows(&self) -> i32 {
         if self.is_divided() {
             return TILE_HEIGHTS[0];
