@@ -409,8 +409,8 @@ impl<F: Format> PackedSolver for PackedSystem<F> {
         );
         let (shared_self, context) = (&*self, PivotContext::new(a, &shared_inspection.components));
         // Zero pivots occur if rows fail the inspection, or if the entries have another magnitude than in the previous
-        // matrix. If a row fails or a pivot is rejected, the whole factorization is discarded. After an error, the caller
-        // discards it.
+        // matrix. If a row fails or a pivot is rejected, the whole factorization is discarded. After an error, the
+        // caller discards it.
         let factorize_speculatively =
             |thread: TeamThread| shared_self.factorize_on_thread(thread, setup, &context, Some(&speculation));
         let result = team.run(|thread| drop(factorize_speculatively(thread)), factorize_speculatively)?;

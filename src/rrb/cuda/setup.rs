@@ -25,7 +25,7 @@ use crate::stencil::levels::Embedding;
 use crate::stencil::matrix::{StencilView, ring_index, ring_stride};
 use std::mem::offset_of;
 
-/// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid, with the diagonal entries
+/// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid, with diagonal entries
 /// c_i. If sum_{j != i} |a_ij| <= MAX_WEAK_RATIO c_i in all rows of A_l, then D = diag(A_l) replaces A_l in M. By
 /// Gershgorin's theorem, the eigenvalues of D^-1 A_l are then between 1 - MAX_WEAK_RATIO and 1 + MAX_WEAK_RATIO. With
 /// this limit, the river problems of docs/benchmarks/gpu.md need as many iterations as with all levels. With a limit of
