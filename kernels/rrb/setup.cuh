@@ -396,7 +396,7 @@ struct PivotResult {
 };
 
 // Checks the pivot d = stored - kept_sum of node (i, j), where `stored` is the row sum that sweeps read, and `kept_sum`
-// the sum of the kept couplings (src/rrb/backend.rs, Pivot::checked).
+// the sum of the kept couplings (src/rrb/backend.rs, Pivot::accept).
 // - Rejects d if d <= EPSILON * center, or if d is not finite.
 // - Exception: d = 0 at a node without kept couplings (`is_floating`), which is the last node of a singular component
 //   of M. The center of A replaces this pivot. If `rules.label` marks the node, the pivot is rejected nevertheless.
