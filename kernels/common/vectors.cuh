@@ -301,14 +301,14 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
 #define VECTOR_KERNELS(FAMILY)                                                                                         \
     CELL_KERNEL(vectors, FAMILY##_dot_f64, VectorArgs<double>, dot)                                                    \
     CELL_KERNEL(vectors, FAMILY##_add_scaled_f64, VectorArgs<double>, add_scaled)                                      \
-    CELL_KERNEL(vectors, FAMILY##_direct_f64, VectorArgs<double>, update_direction)                                    \
+    CELL_KERNEL(vectors, FAMILY##_update_direction_f64, VectorArgs<double>, update_direction)                          \
     CELL_KERNEL(vectors, FAMILY##_advance_f64, VectorArgs<double>, advance)                                            \
     CELL_KERNEL(vectors, FAMILY##_inspect_f64, CellInspectArgs, inspect)                                               \
     CELL_KERNEL(vectors, FAMILY##_load_f64, CellTransferArgs, load_array)                                              \
     CELL_KERNEL(vectors, FAMILY##_store_f64, CellTransferArgs, store_array)                                            \
     CELL_KERNEL(vectors, FAMILY##_largest_f64, CellLargestArgs, find_largest)                                          \
     CELL_KERNEL(vectors, FAMILY##_find_scale_f64, ScaleArgs, find_scale)                                               \
-    CELL_KERNEL(vectors, FAMILY##_agg_take_f64, CycleTransferArgs<double>, load_cycle_input)                           \
-    CELL_KERNEL(vectors, FAMILY##_agg_take_f32, CycleTransferArgs<float>, load_cycle_input)                            \
-    CELL_KERNEL(vectors, FAMILY##_agg_give_f64, CycleTransferArgs<double>, store_cycle_output)                         \
-    CELL_KERNEL(vectors, FAMILY##_agg_give_f32, CycleTransferArgs<float>, store_cycle_output)
+    CELL_KERNEL(vectors, FAMILY##_agg_load_cycle_input_f64, CycleTransferArgs<double>, load_cycle_input)               \
+    CELL_KERNEL(vectors, FAMILY##_agg_load_cycle_input_f32, CycleTransferArgs<float>, load_cycle_input)                \
+    CELL_KERNEL(vectors, FAMILY##_agg_store_cycle_output_f64, CycleTransferArgs<double>, store_cycle_output)           \
+    CELL_KERNEL(vectors, FAMILY##_agg_store_cycle_output_f32, CycleTransferArgs<float>, store_cycle_output)

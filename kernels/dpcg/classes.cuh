@@ -164,6 +164,6 @@ __device__ inline void number_cells(const ClassArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_classify_f64, ClassArgs, classify)
+DPCG_KERNEL(dpcg_classify_cells_f64, ClassArgs, classify)
 DPCG_KERNEL(dpcg_gather_classes_f64, ClassArgs, gather_classes)
 DPCG_KERNEL(dpcg_number_cells_f64, ClassArgs, number_cells)

@@ -403,22 +403,22 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_take_conductances_f64, CoarseningArgs, compute_conductances<double>)
-DPCG_KERNEL(dpcg_take_conductances_f32, CoarseningArgs, compute_conductances<float>)
-DPCG_KERNEL(dpcg_finest_strengths_f64, CoarseningArgs, compute_strengths<double, true>)
-DPCG_KERNEL(dpcg_finest_strengths_f32, CoarseningArgs, compute_strengths<float, true>)
-DPCG_KERNEL(dpcg_strengths_f64, CoarseningArgs, compute_strengths<double, false>)
-DPCG_KERNEL(dpcg_strengths_f32, CoarseningArgs, compute_strengths<float, false>)
-DPCG_KERNEL(dpcg_finest_weights_f64, CoarseningArgs, compute_weights<double, true>)
-DPCG_KERNEL(dpcg_finest_weights_f32, CoarseningArgs, compute_weights<float, true>)
-DPCG_KERNEL(dpcg_weights_f64, CoarseningArgs, compute_weights<double, false>)
-DPCG_KERNEL(dpcg_weights_f32, CoarseningArgs, compute_weights<float, false>)
-DPCG_LARGE_KERNEL(dpcg_finest_product_f64, CoarseningArgs, compute_product<double, true>)
-DPCG_LARGE_KERNEL(dpcg_finest_product_f32, CoarseningArgs, compute_product<float, true>)
-DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, compute_product<double, false>)
-DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, compute_product<float, false>)
-DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, compute_coarse_grid<double>)
-DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, compute_coarse_grid<float>)
+DPCG_KERNEL(dpcg_compute_conductances_f64, CoarseningArgs, compute_conductances<double>)
+DPCG_KERNEL(dpcg_compute_conductances_f32, CoarseningArgs, compute_conductances<float>)
+DPCG_KERNEL(dpcg_compute_finest_strengths_f64, CoarseningArgs, compute_strengths<double, true>)
+DPCG_KERNEL(dpcg_compute_finest_strengths_f32, CoarseningArgs, compute_strengths<float, true>)
+DPCG_KERNEL(dpcg_compute_strengths_f64, CoarseningArgs, compute_strengths<double, false>)
+DPCG_KERNEL(dpcg_compute_strengths_f32, CoarseningArgs, compute_strengths<float, false>)
+DPCG_KERNEL(dpcg_compute_finest_weights_f64, CoarseningArgs, compute_weights<double, true>)
+DPCG_KERNEL(dpcg_compute_finest_weights_f32, CoarseningArgs, compute_weights<float, true>)
+DPCG_KERNEL(dpcg_compute_weights_f64, CoarseningArgs, compute_weights<double, false>)
+DPCG_KERNEL(dpcg_compute_weights_f32, CoarseningArgs, compute_weights<float, false>)
+DPCG_LARGE_KERNEL(dpcg_multiply_finest_f64, CoarseningArgs, compute_product<double, true>)
+DPCG_LARGE_KERNEL(dpcg_multiply_finest_f32, CoarseningArgs, compute_product<float, true>)
+DPCG_LARGE_KERNEL(dpcg_multiply_coarse_f64, CoarseningArgs, compute_product<double, false>)
+DPCG_LARGE_KERNEL(dpcg_multiply_coarse_f32, CoarseningArgs, compute_product<float, false>)
+DPCG_LARGE_KERNEL(dpcg_compute_coarse_grid_f64, CoarseningArgs, compute_coarse_grid<double>)
+DPCG_LARGE_KERNEL(dpcg_compute_coarse_grid_f32, CoarseningArgs, compute_coarse_grid<float>)
 #define DPCG_POINT_KERNEL(NAME, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(dpcg::MAX_UNKNOWNS) NAME(dpcg::CoarsestArgs a) {                     \
         dpcg::spread_coarsest<__VA_ARGS__>(a);                                                                         \

@@ -175,8 +175,8 @@ __device__ inline void add_deflated(const DeflatedArgs &a) {
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_add_couplings_f64, CoarseMatrixArgs, add_couplings)
-DPCG_KERNEL(dpcg_take_coarse_matrix_f64, CoarseMatrixArgs, round_coarse_matrix)
-DPCG_KERNEL(dpcg_dense_f64, DenseArgs, dense_product<double>)
-DPCG_KERNEL(dpcg_dense_f32, DenseArgs, dense_product<float>)
+DPCG_KERNEL(dpcg_round_coarse_matrix_f64, CoarseMatrixArgs, round_coarse_matrix)
+DPCG_KERNEL(dpcg_multiply_dense_f64, DenseArgs, dense_product<double>)
+DPCG_KERNEL(dpcg_multiply_dense_f32, DenseArgs, dense_product<float>)
 DPCG_KERNEL(dpcg_subtract_deflated_f64, DeflatedArgs, subtract_deflated)
 DPCG_KERNEL(dpcg_add_deflated_f64, DeflatedArgs, add_deflated)

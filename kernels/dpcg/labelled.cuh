@@ -249,6 +249,6 @@ template <class Real> __device__ inline void subtract_means(const LabelledArgs &
 } // namespace labelled
 
 LABELLED_KERNEL(dpcg_list_slots_f64, ListArgs, 4, list_slots)
-LABELLED_KERNEL(dpcg_scan_f64, ScanArgs, 4, scan)
+LABELLED_KERNEL(dpcg_scan_prefix_sums_f64, ScanArgs, 4, scan)
 LABELLED_KERNEL(dpcg_sort_slots_f64, ListArgs, 4, sort_slots)
 LABELLED_KERNELS(dpcg, slot_sums, subtract_means, labelled::RESIDENT_BLOCKS)

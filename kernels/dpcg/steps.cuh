@@ -89,6 +89,6 @@ __device__ inline void apply_upper_triangle(const TriangleArgs &a) {
 
 DPCG_KERNEL(dpcg_multiply_f64, CellProductArgs, multiply)
 DPCG_KERNEL(dpcg_residual_f64, CellProductArgs, residual)
-DPCG_KERNEL(dpcg_over_center_f64, TriangleArgs, divide_by_center)
-DPCG_KERNEL(dpcg_lower_f64, TriangleArgs, apply_lower_triangle)
-DPCG_KERNEL(dpcg_upper_f64, TriangleArgs, apply_upper_triangle)
+DPCG_KERNEL(dpcg_divide_by_center_f64, TriangleArgs, divide_by_center)
+DPCG_KERNEL(dpcg_solve_lower_f64, TriangleArgs, apply_lower_triangle)
+DPCG_KERNEL(dpcg_apply_upper_f64, TriangleArgs, apply_upper_triangle)

@@ -382,9 +382,9 @@ __device__ inline void count_hidden_groups(const SurveyArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_copy_f64, SurveyArgs, copy_matrix)
+DPCG_KERNEL(dpcg_copy_matrix_f64, SurveyArgs, copy_matrix)
 DPCG_KERNEL(dpcg_inspect_rows_f64, SurveyArgs, inspect_rows)
-DPCG_KERNEL(dpcg_unite_f64, SurveyArgs, unite)
-DPCG_KERNEL(dpcg_settle_f64, SurveyArgs, set_roots)
-DPCG_KERNEL(dpcg_extents_f64, SurveyArgs, compute_extents)
-DPCG_KERNEL(dpcg_hidden_f64, SurveyArgs, count_hidden_groups)
+DPCG_KERNEL(dpcg_unite_cells_f64, SurveyArgs, unite)
+DPCG_KERNEL(dpcg_replace_parents_by_roots_f64, SurveyArgs, set_roots)
+DPCG_KERNEL(dpcg_group_extents_f64, SurveyArgs, compute_extents)
+DPCG_KERNEL(dpcg_hidden_groups_f64, SurveyArgs, count_hidden_groups)

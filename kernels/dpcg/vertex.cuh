@@ -256,5 +256,5 @@ template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
         const __grid_constant__ dpcg::VertexCycleArgs a) {                                                             \
         dpcg::cycle<T>(a);                                                                                             \
     }
-DPCG_CYCLE(dpcg_cycle_f32, float)
-DPCG_CYCLE(dpcg_cycle_f64, double)
+DPCG_CYCLE(dpcg_vertex_cycle_step_f32, float)
+DPCG_CYCLE(dpcg_vertex_cycle_step_f64, double)

@@ -148,7 +148,7 @@ constexpr uint64_t BARRIER_TIMEOUT_NS = 10000000000ull;
 // warp. In the memory of each device, counter k contains the number of arrivals of device k, which device k writes.
 // Counter PARTS contains the number of calls that the owner of the memory has completed. On an emulated device,
 // launches run one after the other.
-extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(DeviceBarrierArgs a) {
+extern "C" __global__ void __launch_bounds__(32) rrb_synchronize_devices_f64(DeviceBarrierArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, index = rrb_share.index;
     uint64_t *own_counters = a.arrivals + index * ARRIVALS_DISTANCE;

@@ -420,7 +420,7 @@ RRB_IN_FORMATS(rrb_descend, StepArgs, SWEEP_THREADS, 3, 4, descend_step<false>)
 RRB_IN_FORMATS(rrb_descend_uniform, StepArgs, SWEEP_THREADS, 3, 4, descend_step<true>)
 RRB_IN_FORMATS(rrb_ascend, StepArgs, SWEEP_THREADS, 3, 4, ascend_step<false>)
 RRB_IN_FORMATS(rrb_ascend_uniform, StepArgs, SWEEP_THREADS, 3, 4, ascend_step<true>)
-RRB_IN_FORMATS(rrb_inner, StepArgs, THREADS, RESIDENT_BLOCKS, RESIDENT_BLOCKS, inner_step)
+RRB_IN_FORMATS(rrb_inner_step, StepArgs, THREADS, RESIDENT_BLOCKS, RESIDENT_BLOCKS, inner_step)
 
 template <class F> struct InnerProductArgs {
     Level<F> k;

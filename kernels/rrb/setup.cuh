@@ -116,7 +116,7 @@ __device__ inline void count_outward(const CopyMatrixArgs &a, int i, int j, int 
 
 // Copies A from the caller's arrays, and inspects it, with one thread per node. Entries that point out of the grid are
 // stored as zero.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_copy_f64(CopyMatrixArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_copy_matrix_f64(CopyMatrixArgs a) {
     const Geometry &g = a.g;
     uint64_t positive_count = 0, zero_couplings = 0, largest_center = 0, smallest_center = ~0ull, largest_coupling = 0;
     for_each_value(g.nx, 0, a.rows, [&](int i, int row) {
@@ -274,7 +274,7 @@ struct Conductances {
 // at least sqrt(q). If less than a quarter of the parts match, if a coupling is zero or positive, or if the anisotropy
 // would be smaller than 1, the anisotropy is set to 1. There is one thread block of one warp per window, and one lane
 // per column.
-extern "C" __global__ void __launch_bounds__(WINDOW_WIDTH) rrb_windows_f64(WindowArgs a) {
+extern "C" __global__ void __launch_bounds__(WINDOW_WIDTH) rrb_compute_anisotropy_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto window_start = [](int n, int k) {
         return 1 + int(int64_t(n - 2 - WINDOW_WIDTH) * k / (WINDOWS_PER_SIDE - 1));

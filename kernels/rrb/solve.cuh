@@ -1,6 +1,6 @@
 // Start and end of a solve if CG runs on S1, the Schur complement of A on the black nodes. The start is one pass over
-// the caller's arrays, and so is the end. The start replaces rrb_inspect, rrb_load and rrb_reduce; the end replaces
-// rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
+// the caller's arrays, and so is the end. The start replaces rrb_inspect, rrb_load_by_colour and rrb_reduce; the end
+// replaces rrb_back_substitute, rrb_load_by_colour and rrb_residual (kernels/rrb/steps.cuh).
 //
 // The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
 // bytes per node, and another 16 bytes per node for the caller's x. rrb_start_loop sets the stopping test of the loop
@@ -228,7 +228,7 @@ template <bool UNIFORM> __device__ inline void begin_solve(const StartEndArgs &a
     store_findings(a, findings.largest);
 }
 
-RRB_KERNEL(rrb_begin_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, begin_solve<false>)
+RRB_KERNEL(rrb_begin_solve_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, begin_solve<false>)
 RRB_KERNEL(rrb_begin_uniform_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, begin_solve<true>)
 
 // Values at a red node: x, the residual of its row, and this residual divided by the center.
@@ -351,12 +351,12 @@ __device__ inline void all_nodes_residual(const StartEndArgs &a) {
 }
 
 RRB_KERNEL(
-    rrb_whole_residual_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, (all_nodes_residual<false, SQUARE, false>))
+    rrb_all_nodes_residual_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, (all_nodes_residual<false, SQUARE, false>))
 RRB_KERNEL(rrb_eliminated_residual_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS,
     (all_nodes_residual<false, ELIMINATED, false>))
-RRB_KERNEL(rrb_finish_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, (all_nodes_residual<true, SQUARE, false>))
+RRB_KERNEL(rrb_finish_solve_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, (all_nodes_residual<true, SQUARE, false>))
 RRB_KERNEL(rrb_finish_uniform_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS, (all_nodes_residual<true, SQUARE, true>))
-RRB_KERNEL(rrb_finish_eliminated_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS,
+RRB_KERNEL(rrb_finish_solve_eliminated_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS,
     (all_nodes_residual<true, ELIMINATED, false>))
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS,
     (all_nodes_residual<true, ELIMINATED, true>))
@@ -365,7 +365,7 @@ RRB_KERNEL(rrb_finish_eliminated_uniform_f64, StartEndArgs, THREADS, END_RESIDEN
 // within the bounds of the arguments, and that the loop has converged or has reached the iteration limit. If the loop
 // has converged, the residual on all nodes must also satisfy the stopping test. With the preconditioned norm, the
 // squared norm of this residual is the sum of `all_nodes_norm2` and `rho`, which was computed from the same residual.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_deliver_f64(StartEndArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_store_accepted_x_f64(StartEndArgs a) {
     const Scalars &s = *a.scalars;
     const double norm2 = s.preconditioned ? s.all_nodes_norm2 + fabs(s.rho) : s.all_nodes_norm2;
     const bool accepts_result = s.code == MAX_ITER || (s.code == CONVERGED && sqrt(norm2) <= s.threshold);

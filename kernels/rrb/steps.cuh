@@ -53,8 +53,8 @@ template <bool STORE> __device__ inline void copy_by_colour(const TransferArgs &
     });
 }
 
-RRB_KERNEL(rrb_load_f64, TransferArgs, THREADS, RESIDENT_BLOCKS, copy_by_colour<false>)
-RRB_KERNEL(rrb_store_f64, TransferArgs, THREADS, RESIDENT_BLOCKS, copy_by_colour<true>)
+RRB_KERNEL(rrb_load_by_colour_f64, TransferArgs, THREADS, RESIDENT_BLOCKS, copy_by_colour<false>)
+RRB_KERNEL(rrb_store_by_rows_f64, TransferArgs, THREADS, RESIDENT_BLOCKS, copy_by_colour<true>)
 
 // Computes max |v| over whole planes, whose padding is zero.
 struct LargestArgs {
@@ -63,7 +63,7 @@ struct LargestArgs {
     Scalars *scalars;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_largest_f64(LargestArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_find_largest_f64(LargestArgs a) {
     uint64_t largest = 0;
     for_each_group_of_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
@@ -175,10 +175,10 @@ template <class Target, class Source> __device__ inline void update_direction(co
     });
 }
 
-// The suffix of a name is the precision of the source; for rrb_narrow_f32, it is the precision of the target.
-RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<double, double>))
-RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<double, float>))
-RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<float, double>))
+// The suffix of a name is the precision of the source; for rrb_round_to_f32, it is the precision of the target.
+RRB_KERNEL(rrb_update_direction_f64, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<double, double>))
+RRB_KERNEL(rrb_update_direction_f32, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<double, float>))
+RRB_KERNEL(rrb_round_to_f32, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<float, double>))
 
 struct ProductArgs {
     Geometry g;

@@ -52,6 +52,6 @@ __device__ inline void find_uniform_tiles(const UniformArgs &a, int k) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_uniform_f64(UniformArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_find_uniform_tiles_f64(UniformArgs a) {
     find_uniform_tiles(a, blockIdx.x * THREADS + thread_of_block());
 }

@@ -171,16 +171,16 @@ template <class V> __device__ inline void fill_random(const RandomArgs<V> &a) {
 
 } // namespace sparse
 
-SPARSE_REAL(sparse_inners, InnerProductsArgs, inner_products)
+SPARSE_REAL(sparse_sum_inner_products, InnerProductsArgs, inner_products)
 SPARSE_KERNEL(sparse_combine_f64, CombineArgs<double>, combine<double, double>)
 SPARSE_KERNEL(sparse_combine_f32, CombineArgs<float>, combine<float, float>)
 SPARSE_KERNEL(sparse_combine_to_f64, CombineArgs<float>, combine<float, double>)
-SPARSE_REAL(sparse_scale, DiagonalArgs, multiply_by_diagonal)
+SPARSE_REAL(sparse_scale_by_diagonal, DiagonalArgs, multiply_by_diagonal)
 SPARSE_REAL(sparse_begin_chebyshev, DiagonalArgs, begin_chebyshev)
 SPARSE_REAL(sparse_add_scaled_by_diagonal, DiagonalArgs, add_scaled_by_diagonal)
-SPARSE_REAL(sparse_descend, DiagonalArgs, descend_by_diagonal)
+SPARSE_REAL(sparse_descend_by_diagonal, DiagonalArgs, descend_by_diagonal)
 SPARSE_REAL(sparse_advance_by_diagonal, DiagonalArgs, advance_by_diagonal)
-SPARSE_REAL(sparse_random, RandomArgs, fill_random)
+SPARSE_REAL(sparse_fill_random, RandomArgs, fill_random)
 // VECTOR_KERNELS defines the f64 variants of the following kernels.
 SPARSE_KERNEL(sparse_dot_f32, VectorArgs<float>, dot)
 SPARSE_KERNEL(sparse_add_scaled_f32, VectorArgs<float>, add_scaled)

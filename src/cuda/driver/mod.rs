@@ -57,12 +57,12 @@ mod tests {
             shared_prefix: "rrb",
             min_compute_capability: 0,
             shared_kernels: &[],
-            kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
+            kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_by_rows_f64")]],
         };
         let Err(Error::Internal(message)) = Device::new(0, &WITH_WRONG_SIZE, Share::ALL) else {
             panic!("the sizes are not compared");
         };
-        assert!(message.contains("kernel rrb_store_f64 expects a structure of"), "{message}");
+        assert!(message.contains("kernel rrb_store_by_rows_f64 expects a structure of"), "{message}");
         assert!(message.contains("24"), "{message}");
     }
 }

@@ -43,10 +43,11 @@ plain_kernels! {
     PlainKernel from 0, in PLAIN_KERNELS:
     /// Initializes a pass of pairing: no row has a partner. In the first pass, excludes the rows with strongly dominant
     /// diagonals from pairing (kernels/aggregation/pairs.cuh).
-    BeginPass begin_pass(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES_PER_ROW), BLOCK_SIZE;
+    BeginPass begin_pass(PairArgs) = "agg_begin_pass_f64", |a| blocks_of(a.c.rows, LANES_PER_ROW), BLOCK_SIZE;
     /// Lets each unpaired row point at its unpaired neighbour with the smallest key. Keys order pairs by their quality,
     /// and pairs of about equal quality by a hash.
-    PointAtNeighbour point_at_neighbour(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES_PER_ROW), BLOCK_SIZE;
+    PointAtNeighbour point_at_neighbour(PairArgs) = "agg_point_at_neighbour_f64",
+        |a| blocks_of(a.c.rows, LANES_PER_ROW), BLOCK_SIZE;
     /// Joins rows that point at each other to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// Joins aggregates of at most two nodes that point at each other, if the union passes the quality test.
@@ -57,12 +58,13 @@ plain_kernels! {
     /// from pairing are not marked.
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK_SIZE;
     /// Numbers the aggregates, and lists their nodes.
-    Enumerate number_pairs(NumberArgs) = "agg_number_f64", |a| row_blocks(a.rows), BLOCK_SIZE;
+    Enumerate number_pairs(NumberArgs) = "agg_number_pairs_f64", |a| row_blocks(a.rows), BLOCK_SIZE;
     /// Counts the aggregates of an earlier matrix, of at most four nodes, that fail the quality test for this matrix.
     /// Also counts the rows outside all aggregates whose diagonal is not strongly dominant.
-    CountUnsuitableFour count_unsuitable_four(SuitabilityArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
+    CountUnsuitableFour count_unsuitable_four(SuitabilityArgs) = "agg_count_unsuitable_4_f64",
+        |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// As `count_unsuitable_four`, for aggregates of at most eight nodes.
-    CountUnsuitableEight count_unsuitable_eight(SuitabilityArgs) = "agg_suit_8_f64",
+    CountUnsuitableEight count_unsuitable_eight(SuitabilityArgs) = "agg_count_unsuitable_8_f64",
         |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// Prefix sums: sums the values of each part.
     SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK_SIZE;
@@ -72,15 +74,16 @@ plain_kernels! {
     ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK_SIZE;
     /// Computes the number of entries to reserve for each coarse row: the number of couplings of all rows of its
     /// aggregate, which is an upper bound.
-    BoundRowLengths bound_row_lengths(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK_SIZE;
+    BoundRowLengths bound_row_lengths(GalerkinArgs) = "agg_bound_row_lengths_f64",
+        |a| row_blocks(a.coarse.rows), BLOCK_SIZE;
     /// Computes the Galerkin matrix P^T S P, where S is the matrix of the level. P_ik is 1 if row i is in aggregate k,
     /// and 0 otherwise.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64",
         |a| blocks_of(a.coarse.rows, WARP_THREADS), BLOCK_SIZE;
     /// Stores the coarsest matrix as a dense matrix.
-    Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
+    Spread spread_rows(SpreadArgs) = "agg_spread_rows_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// Removes one unknown per null vector from the dense matrix: sets its row and column to zero.
-    RemoveNullUnknowns remove_null_unknowns(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MAX_UNKNOWNS, 1);
+    RemoveNullUnknowns remove_null_unknowns(SpreadArgs) = "agg_remove_null_unknowns_f64", |_a| 1, (MAX_UNKNOWNS, 1);
     /// Projects an inverse. In each row whose unknown belongs to a null vector, subtracts from the entries at the
     /// unknowns of this null vector their mean, and can add a constant. Stores the transpose of the result.
     ProjectInverse project_inverse(NullVectorArgs) = "project_inverse_f64", |a| a.n.max(1) as u32, BLOCK_SIZE;
@@ -111,10 +114,11 @@ pub fn invert(
 real_kernels! {
     RealKernel from PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Computes the number of entries of each slice of rows, and an upper bound of the eigenvalues of D^-1 A.
-    ComputeSliceLengths compute_slice_lengths(ConvertArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES_PER_ROW);
+    ComputeSliceLengths compute_slice_lengths(ConvertArgs) = "agg_compute_slice_lengths",
+        |a| blocks_of(a.c.rows, LANES_PER_ROW);
     /// Stores the matrix in the format of the cycle, and computes the factor omega / d_i of the Jacobi step of
     /// each row.
-    ConvertRows convert_rows(ConvertArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES_PER_ROW);
+    ConvertRows convert_rows(ConvertArgs) = "agg_convert_rows", |a| blocks_of(a.c.rows, LANES_PER_ROW);
     /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates. Also computes
     /// the first smoothing step on the coarser level.
     Descend descend(DescendArgs) = "agg_descend",
@@ -126,9 +130,9 @@ real_kernels! {
     /// the new r.
     Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.level.rows, a.level.lanes);
     /// Rounds an inverse to the precision of the cycle.
-    Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);
+    Narrow narrow_inverse(NarrowArgs) = "agg_narrow_inverse", |a| row_blocks(a.count);
     /// Solves the coarsest system with its inverse.
-    Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.level.rows, WARP_THREADS);
+    Coarsest solve_coarsest(CoarsestArgs) = "agg_solve_coarsest", |a| blocks_of(a.level.rows, WARP_THREADS);
 }
 
 /// Count of the kernels in this file. The kernels that follow are numbered from this value.

@@ -181,30 +181,32 @@ plain_kernels! {
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes D^-1 v.
-    OverCenter divide_by_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    OverCenter divide_by_center(TriangleArgs) = "dpcg_divide_by_center_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes D^-1 (v - L input).
-    Lower solve_lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    Lower solve_lower(TriangleArgs) = "dpcg_solve_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes v - D^-1 L^T input.
-    Upper apply_upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    Upper apply_upper(TriangleArgs) = "dpcg_apply_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Copies the caller's matrix and tests its entries.
-    CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_matrix_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the statistics of the rows in `CellFindings`. Joins coupled cells to runs, within each segment of 32
     /// consecutive cells.
     InspectRows inspect_rows(SurveyArgs) = "dpcg_inspect_rows_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Joins the runs of all segments to components and strong groups.
-    UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    UniteCells unite_cells(SurveyArgs) = "dpcg_unite_cells_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups,
     /// and numbers the groups.
-    SettleCells replace_parents_by_roots(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    SettleCells replace_parents_by_roots(SurveyArgs) = "dpcg_replace_parents_by_roots_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the extents of strong groups.
-    GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    GroupExtents group_extents(SurveyArgs) = "dpcg_group_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
     /// has none.
-    HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_groups_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Counts, or lists, the slots of each chunk of cells and their items (kernels/dpcg/labelled.cuh).
     ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cell_count, MAX_CELL_BLOCKS), BLOCK_SIZE;
     /// Computes exclusive prefix sums in place.
-    Scan scan_prefix_sums(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK_SIZE;
+    Scan scan_prefix_sums(ScanArgs) = "dpcg_scan_prefix_sums_f64", |a| a.arrays as u32, BLOCK_SIZE;
     /// Computes the index of each slot in the order of labels.
     SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK_SIZE;
     /// Counts, or lists, the components whose first cell is in each chunk.
@@ -218,7 +220,7 @@ plain_kernels! {
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Finds the class of each cell (kernels/dpcg/classes.cuh).
-    ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_cells_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Collects the classes from the hash table.
     GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64",
         |a| cell_blocks(i64::from(a.slot_count)), BLOCK_SIZE;
@@ -229,7 +231,7 @@ plain_kernels! {
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
-    RoundCoarseMatrix round_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
+    RoundCoarseMatrix round_coarse_matrix(CoarseMatrixArgs) = "dpcg_round_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
     FindShifts find_shifts(NullVectorArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK_SIZE;
@@ -245,9 +247,9 @@ plain_kernels! {
     /// As `spread_cells`, from couplings in f32.
     SpreadCellsShort spread_cells_f32(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MAX_UNKNOWNS, 1);
     /// Multiplies a vector in f64 by a dense inverse.
-    Dense multiply_dense(DenseArgs) = "dpcg_dense_f64", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
+    Dense multiply_dense(DenseArgs) = "dpcg_multiply_dense_f64", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Multiplies a vector in f32 by a dense inverse.
-    DenseShort multiply_dense_f32(DenseArgs) = "dpcg_dense_f32", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
+    DenseShort multiply_dense_f32(DenseArgs) = "dpcg_multiply_dense_f32", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Computes v = v - A Z t.
     SubtractDeflated subtract_deflated(DeflatedArgs) = "dpcg_subtract_deflated_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
@@ -286,25 +288,28 @@ real_kernels! {
     /// Restricts the residual of the finest grid to the next grid, and computes the first smoothing step there.
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.brick_count();
     /// Executes a step of the cycle below the finest grid.
-    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| MULTIPROCESSORS, in (VERTEX_CYCLE_THREADS, 1);
+    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_vertex_cycle_step",
+        |_a| MULTIPROCESSORS, in (VERTEX_CYCLE_THREADS, 1);
     /// Computes row sums and the smoother of the finest grid; in single precision also conductances.
-    ComputeConductances compute_conductances(CoarseningArgs) = "dpcg_take_conductances",
+    ComputeConductances compute_conductances(CoarseningArgs) = "dpcg_compute_conductances",
         |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on the finest grid.
-    FinestStrengths compute_finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
+    FinestStrengths compute_finest_strengths(CoarseningArgs) = "dpcg_compute_finest_strengths",
+        |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on a coarse grid.
-    Strengths compute_strengths(CoarseningArgs) = "dpcg_strengths", |a| cell_blocks(a.fine.count());
+    Strengths compute_strengths(CoarseningArgs) = "dpcg_compute_strengths", |a| cell_blocks(a.fine.count());
     /// Computes interpolation weights from the finest grid.
-    FinestWeights compute_finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(3 * a.coarse.count());
+    FinestWeights compute_finest_weights(CoarseningArgs) = "dpcg_compute_finest_weights",
+        |a| cell_blocks(3 * a.coarse.count());
     /// Computes interpolation weights from a coarse grid.
-    Weights compute_weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(3 * a.coarse.count());
+    Weights compute_weights(CoarseningArgs) = "dpcg_compute_weights", |a| cell_blocks(3 * a.coarse.count());
     /// Computes the contributions of the cubes of a slab to P^T A P, from the finest grid
     /// (kernels/dpcg/coarsening.cuh).
-    FinestProduct multiply_finest(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.cube_count());
+    FinestProduct multiply_finest(CoarseningArgs) = "dpcg_multiply_finest", |a| cell_blocks(a.cube_count());
     /// Computes the contributions of the cubes of a slab to P^T A P, from a coarse grid.
-    Product multiply_coarse(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cube_count());
+    Product multiply_coarse(CoarseningArgs) = "dpcg_multiply_coarse", |a| cell_blocks(8 * a.cube_count());
     /// Adds the contributions of the cubes to the coarse matrix, and computes the smoother of the coarse grid.
-    ComputeCoarseGrid compute_coarse_grid(CoarseningArgs) = "dpcg_take_coarse",
+    ComputeCoarseGrid compute_coarse_grid(CoarseningArgs) = "dpcg_compute_coarse_grid",
         |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
     /// Executes a Gauss-Seidel half-sweep for the cells of one colour.
     RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());

@@ -63,7 +63,7 @@ plain_kernels! {
     /// Permutes values, and adds duplicates.
     Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Rounds values to f32.
-    Round round_values(RoundArgs) = "sparse_round_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    Round round_values(RoundArgs) = "sparse_round_values_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
 }
 
 real_kernels! {
@@ -75,22 +75,22 @@ real_kernels! {
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
     Advance vector_advance(VectorArgs) = "sparse_advance", |a| cell_blocks(a.count);
     /// Computes several inner products.
-    SumInnerProducts sum_inner_products(InnerProductsArgs) = "sparse_inners", |a| cell_blocks(a.count);
+    SumInnerProducts sum_inner_products(InnerProductsArgs) = "sparse_sum_inner_products", |a| cell_blocks(a.count);
     /// Computes a linear combination, and the square of its norm.
     Combine combine(CombineArgs) = "sparse_combine", |a| cell_blocks(a.count);
     /// Computes d v and <v, d v>, where d is a diagonal matrix.
-    Scale scale_by_diagonal(DiagonalArgs) = "sparse_scale", |a| cell_blocks(a.count);
+    Scale scale_by_diagonal(DiagonalArgs) = "sparse_scale_by_diagonal", |a| cell_blocks(a.count);
     /// Computes the first step of a Chebyshev polynomial.
     BeginChebyshev begin_chebyshev(DiagonalArgs) = "sparse_begin_chebyshev", |a| cell_blocks(a.count);
     /// Computes out += f d v, where d is a diagonal matrix and f a factor.
     AddScaledByDiagonal add_scaled_by_diagonal(DiagonalArgs) = "sparse_add_scaled_by_diagonal",
         |a| cell_blocks(a.count);
     /// Computes r -= alpha q, <r, r> and <r, d r>, as a step of the loop, where d is a diagonal matrix.
-    DescendByDiagonal descend_by_diagonal(DiagonalArgs) = "sparse_descend", |a| cell_blocks(a.count);
+    DescendByDiagonal descend_by_diagonal(DiagonalArgs) = "sparse_descend_by_diagonal", |a| cell_blocks(a.count);
     /// Computes x += alpha p and p = d r + beta p, as a step of the loop, where d is a diagonal matrix.
     AdvanceByDiagonal advance_by_diagonal(DiagonalArgs) = "sparse_advance_by_diagonal", |a| cell_blocks(a.count);
     /// Fills a vector with random numbers.
-    Random fill_random(RandomArgs) = "sparse_random", |a| cell_blocks(a.count);
+    Random fill_random(RandomArgs) = "sparse_fill_random", |a| cell_blocks(a.count);
 }
 
 format_kernels! {

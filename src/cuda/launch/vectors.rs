@@ -38,7 +38,7 @@ plain_kernels! {
     /// Computes out += f a, where f is a factor; in the loop, r -= alpha q and <r, r>.
     AddScaled cell_add_scaled(VectorArgs) = "add_scaled_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes out = a + f out, where f is a factor.
-    UpdateDirection cell_update_direction(VectorArgs) = "direct_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    UpdateDirection cell_update_direction(VectorArgs) = "update_direction_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
     Advance cell_advance(VectorArgs) = "advance_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Finds the largest magnitudes of the caller's arrays, and their first non-finite entry.
@@ -57,9 +57,9 @@ real_kernels! {
     RealKernel from SHARED_KERNEL_COUNT + PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes the first smoothing step of the
     /// cycle.
-    LoadCycleInput load_cycle_input(CycleTransferArgs) = "agg_take", |a| cell_blocks(a.count);
+    LoadCycleInput load_cycle_input(CycleTransferArgs) = "agg_load_cycle_input", |a| cell_blocks(a.count);
     /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
-    StoreCycleOutput store_cycle_output(CycleTransferArgs) = "agg_give", |a| cell_blocks(a.count);
+    StoreCycleOutput store_cycle_output(CycleTransferArgs) = "agg_store_cycle_output", |a| cell_blocks(a.count);
 }
 
 /// Number of the first kernel of the family itself, in a family whose module includes these kernels.

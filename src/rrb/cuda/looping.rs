@@ -196,7 +196,7 @@ impl Run<'_> {
         } else {
             scalars.all_nodes_norm2
         };
-        // This test is the same as in the kernel `rrb_deliver_f64`.
+        // This test is the same as in the kernel `rrb_store_accepted_x_f64`.
         let is_converged = scalars.code == TestCode::Converged as i32 && tested_norm2.sqrt() <= scalars.threshold;
         let is_in_range = (end_args.min_magnitude..=end_args.max_magnitude).contains(&x_max);
         let is_delivered =
