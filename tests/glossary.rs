@@ -1,8 +1,8 @@
 //! Checks the wording of texts for users: phrases in `PHRASES` fail, with the suggested replacement.
 //!
-//! The checked texts are the README, the change log, the user pages of the site, the headers, the Fortran sources and
-//! the examples. In the sources of the library and its programs, string literals are checked: option descriptions,
-//! error messages and log lines.
+//! The checked texts are the README, the change log, CONTRIBUTING.md, the pages of the site, the headers, the Fortran
+//! sources and the examples. In the sources of the library and its programs, string literals are checked: option
+//! descriptions, error messages and log lines.
 
 use std::path::{Path, PathBuf};
 
@@ -202,13 +202,13 @@ fn files(folder: &Path, endings: &[&str], into: &mut Vec<PathBuf>) {
 
 /// Returns the files with texts for users, and for each file whether only string literals count.
 fn read_by_users(root: &Path) -> Vec<(PathBuf, bool)> {
-    let mut all: Vec<PathBuf> = ["README.md", "CHANGELOG.md", "docs/index.md", "docs/gallery.md"]
+    let mut all: Vec<PathBuf> = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/index.md", "docs/gallery.md"]
         .iter()
         .chain(&["include/rrbsolver.h", "include/rrbsolver.hpp"])
         .map(|name| root.join(name))
         .filter(|path| path.exists())
         .collect();
-    for part in ["tutorials", "guides", "reference", "benchmarks", "theory"] {
+    for part in ["tutorials", "guides", "reference", "benchmarks", "theory", "development"] {
         files(&root.join("docs").join(part), &["md"], &mut all);
     }
     files(&root.join("bindings"), &["f90", "inc"], &mut all);

@@ -1,5 +1,5 @@
 /* Applies one sweep to 64 patches of 64^3 cells in device memory for each block size, for measurements by Nsight
- * Compute (docs/development/kernels.md):
+ * Compute (docs/development/experiments.md):
  *
  *     cc -O1 -Iinclude benches/gpu/block_occupancy.c -Lbuild/lib -lrrbsolver -o block_occupancy
  *     ncu --clock-control none -k regex:smoother_relax --metrics sm__warps_active.avg.pct_of_peak_sustained_active,\
