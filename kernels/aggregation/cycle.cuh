@@ -3,7 +3,8 @@
 // solve the system of a coarse level that satisfies two conditions: it is one of the finest coarse levels, and it has
 // at most about half of the couplings of the previous level. One cycle solves the system of any other coarse level. The
 // coarsest system is solved with the inverse of its matrix or, if it is too large, approximately by two Jacobi steps.
-// The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
+// The cycle computes no dot products, so B is a fixed symmetric positive definite matrix. Formulas:
+// docs/theory/aggregation.md.
 #pragma once
 #include "couplings.cuh"
 

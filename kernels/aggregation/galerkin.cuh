@@ -1,4 +1,5 @@
-// Galerkin matrices of the coarser levels. Couplings and row sums are added over aggregates in a fixed order.
+// Galerkin matrices P^T A P of the coarser levels (docs/theory/aggregation.md). Couplings and row sums are added over
+// aggregates in a fixed order.
 #pragma once
 #include "couplings.cuh"
 
@@ -298,6 +299,7 @@ struct SpreadArgs {
     // Null vector of each row, as in kernels/common/inverse.cuh; only for remove_null_unknowns.
     uint32_t *null_vector_of;
 };
+// Stores the entries of the coarsest matrix in `dense`: a_ii = diagonal_i, a_ij = -coupling_ij.
 __device__ inline void spread_rows(const SpreadArgs &s) {
     for_each_index(s.c.rows, [&](uint32_t i) {
         double *row = s.dense + uint64_t(i) * s.c.rows;

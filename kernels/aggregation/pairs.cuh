@@ -228,6 +228,7 @@ struct NumberArgs {
     uint32_t rows;
     int width;
 };
+// Sets aggregate_number[i] to 1 for the first node i of each aggregate, and to 0 for all other nodes.
 __device__ inline void mark_first(const NumberArgs &a) {
     for_each_index(a.rows, [&](uint32_t i) {
         const bool is_excluded = !a.nodes && a.aggregate_of_row[i] == NONE;
@@ -282,6 +283,9 @@ template <int N> __device__ inline bool is_suitable(const SuitabilityArgs &s, ui
     }
     return n < 2 || passes_quality_test<N>(s.c, nodes, n, s.kappa);
 }
+
+// Adds the number of failures to `failure_count`. A node i outside all aggregates fails unless
+// (kappa - 2) a_ii >= kappa sum_{j != i} |a_ij| (docs/theory/aggregation.md).
 template <int N> __device__ inline void count_unsuitable(const SuitabilityArgs &s) {
     const Couplings &c = s.c;
     uint32_t failure_count = 0;

@@ -1,4 +1,4 @@
-// Sums over labelled cells of a box (kernels/common/labelled.cuh).
+// Sums over labelled cells of a box (kernels/common/labelled.cuh), for Z^T v of deflation (docs/theory/dpcg.md).
 //
 // The cells are divided into chunks of CHUNK consecutive cells, and a chunk into segments of SEGMENT = 16 cells. A slot
 // is the set of cells of one chunk that have the same label. It is stored as a list of items. An item is one segment in

@@ -1,5 +1,5 @@
 // Steps of PCG on A x = b, each of which is one pass over memory: products, residuals, and the truncated Neumann
-// series. Vector updates are in kernels/common/vectors.cuh.
+// series (docs/theory/dpcg.md). Vector updates are in kernels/common/vectors.cuh.
 //
 // D is the diagonal and L the strictly lower triangle of A. A kernel moves 8 bytes per cell for each vector that it
 // reads or writes and for D, 24 bytes for L or L^T, and 32 bytes for A.

@@ -102,6 +102,8 @@ template <class V> struct RowsArgs {
     double factor;
 };
 
+// Gathers r in the order of the rows. With `first_iterate`, also computes the first smoothing step of the cycle from
+// z = 0: z_k = jacobi_factor_k r_k.
 template <class V> __device__ inline void gather_residual(const RowsArgs<V> &a) {
     aggregation::for_each_index(a.rows, [&](uint32_t k) {
         const V r = V(a.r_by_colour[a.node_index[k]]);

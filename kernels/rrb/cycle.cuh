@@ -1,4 +1,5 @@
-// Kernels that execute several steps of the preconditioner on small grids, or whole iterations of a small problem.
+// Kernels that execute several steps of the preconditioner on small grids, or whole iterations of a small problem. The
+// steps are those of levels.cuh (docs/theory/rrb.md).
 //
 // All thread blocks run at the same time and synchronize with a grid-wide barrier between steps. A barrier takes about
 // a microsecond, and a kernel launch takes several microseconds. Additional thread blocks, which do not take part in

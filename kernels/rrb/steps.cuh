@@ -2,6 +2,7 @@
 // reduction to S1 (the Schur complement on the black nodes), back-substitution, and vector updates. Each kernel is one
 // pass over memory. One thread processes an (I, J), or a node (i, j), and only this thread writes the values there. No
 // thread reads values that another thread of the kernel writes. Each array of a kernel is read or written once.
+// Formulas: docs/theory/rrb.md.
 #include "storage.cuh"
 
 struct InspectArgs {
@@ -44,6 +45,8 @@ struct TransferArgs {
     const Scalars *loop_guard; // if not null, values are copied only if the loop has converged
 };
 
+// Copies a vector between the caller's rows and the storage by colour (docs/development/storage.md), and multiplies it
+// by `scale`. STORE: to the caller's rows.
 template <bool STORE> __device__ inline void copy_by_colour(const TransferArgs &a) {
     if (a.loop_guard && a.loop_guard->code != CONVERGED) return;
     for_each_own_node(a.g, [&](int i, int row) {
@@ -63,6 +66,7 @@ struct LargestArgs {
     Scalars *scalars;
 };
 
+// Stores max |v| in `scalars`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_find_largest_f64(LargestArgs a) {
     uint64_t largest = 0;
     for_each_group_of_area(a.g, [&](int i, int j) {

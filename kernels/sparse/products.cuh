@@ -194,6 +194,7 @@ template <int N, class V, class X> __device__ inline double compute_bsr_rows(con
     return sum;
 }
 
+// Computes s_i = sum_j a_ij x_j in bsr, by the kernel for the size of the blocks (docs/theory/sparse.md).
 template <class V, class X> __device__ inline void multiply_bsr(const BsrArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     double sum = 0.0;

@@ -1,4 +1,5 @@
-// Operations that compute the results of a row from its sum s_i = sum_j a_ij x_j, and the sums of long rows.
+// Operations that compute the results of a row from its sum s_i = sum_j a_ij x_j, and the sums of long rows. Formulas:
+// docs/theory/sparse.md.
 //
 // Launch shape of all kernels of this family: at most MAX_BLOCKS blocks of THREADS threads, with a grid-stride loop.
 //
