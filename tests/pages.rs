@@ -88,12 +88,19 @@ const TOP: [&str; 14] = [
     ".ci/",
 ];
 
-/// Returns the paths in backticks that begin at the root of the project.
+/// Endings of paths that are checked outside backticks, too.
+const ENDINGS: [&str; 6] = [".rs", ".cu", ".cuh", ".md", ".f90", ".hpp"];
+
+/// Returns the paths that begin at the root of the project: all in backticks, and others if they have one of `ENDINGS`.
 fn named(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .flat_map(|line| line.split('`').skip(1).step_by(2))
-        .filter(|quoted| TOP.iter().any(|top| quoted.starts_with(top)))
-        .filter(|quoted| !quoted.contains(|c: char| c.is_whitespace() || "*<>{}$".contains(c)))
+    let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let words = text.split(|c: char| c.is_whitespace() || "()[],;:`\"'".contains(c));
+    let with_ending =
+        words.map(|word| word.trim_end_matches('.')).filter(|word| ENDINGS.iter().any(|e| word.ends_with(e)));
+    quoted
+        .chain(with_ending)
+        .filter(|path| TOP.iter().any(|top| path.starts_with(top)))
+        .filter(|path| !path.contains(|c: char| c.is_whitespace() || "*<>{}$".contains(c)))
 }
 
 #[test]
@@ -108,7 +115,8 @@ fn paths_in_pages_and_comments_exist() {
         for path in named(&text) {
             count += 1;
             let path = path.trim_end_matches(['.', ',', ':']).split([':', '#']).next().unwrap_or_default();
-            if !root().join(path).exists() {
+            // Build scripts name files relative to their own folder.
+            if !root().join(path).exists() && !file.with_file_name(path).exists() {
                 missing.push(format!("{}: {path}", file.display()));
             }
         }

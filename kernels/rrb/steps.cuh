@@ -197,7 +197,7 @@ struct ProductArgs {
 };
 
 // Stores the couplings of a node in t, and v at the corresponding neighbours in u. Entries 0 to 3 belong to the
-// straight couplings, entries 4 to 7 to the diagonal couplings. With a 5-point stencil, entries 4 to 7 are zero.
+// axis couplings, entries 4 to 7 to the diagonal couplings. With a 5-point stencil, entries 4 to 7 are zero.
 __device__ inline void load_neighbours(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     load_axis_couplings(a.g, a.m.axis_couplings, colour, c, t);
     load_axis_values(a.g, a.v, colour, c, u);

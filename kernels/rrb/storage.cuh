@@ -100,12 +100,12 @@ struct BrainFloat {
 #define RRB_KERNEL(NAME, ARGS, THREADS, BLOCKS, BODY)                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(ARGS a) { BODY(a); }
 
-// One grid during the factorization, in double precision. Each coupling is stored once: straight couplings with the red
+// One grid during the factorization, in double precision. Each coupling is stored once: axis couplings with the red
 // nodes (8 planes: W E S N of r1, then of r2), diagonal couplings with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
     double *h;             // 1 / pivot of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
-    double *s;             // straight couplings
+    double *s;             // axis couplings
     double *d;             // diagonal couplings between black nodes, after the odd level
     double *row_sums;      // row sums; at eliminated nodes, row sum / pivot
     double *corners;       // diagonal couplings between red nodes, stored with r1
@@ -251,7 +251,7 @@ template <class T> __device__ inline void set_four(T *w, T west, T east, T south
     w[3] = north;
 }
 
-// Stores in `a` the couplings of the node of this colour at index c to its straight neighbours, in the order W E S N.
+// Stores in `a` the couplings of the node of this colour at index c to its axis neighbours, in the order W E S N.
 template <class T>
 __device__ inline void load_axis_couplings(const Geometry &g, const T *s, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
@@ -285,7 +285,7 @@ __device__ inline void load_diagonal_couplings(const Geometry &g, const T *coupl
     }
 }
 
-// Stores in w the values of v at the straight neighbours of the node of this colour at index c, in the order W E S N.
+// Stores in w the values of v at the axis neighbours of the node of this colour at index c, in the order W E S N.
 __device__ inline void load_axis_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
     const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;

@@ -7,5 +7,5 @@ mod behaviour;
 mod contract;
 mod failures;
 mod misuse;
-mod no_false_word;
+mod no_false_convergence;
 mod restarts;

@@ -427,7 +427,7 @@ pub fn ranks(run: &Ranks) -> String {
         let first = run.rows.iter().find(same).unwrap_or(row);
         let time = |row: &RanksRow| row.solve.median() / row.iterations.max(1) as f64;
         let gain = time(first) / time(row);
-        let told = match row.scaling {
+        let scaling = match row.scaling {
             Scaling::Weak => format!("{:.0} %", 100.0 * gain),
             Scaling::Strong => format!("{gain:.2} x"),
         };
@@ -438,7 +438,7 @@ pub fn ranks(run: &Ranks) -> String {
             row.iterations.to_string(),
             row.factorize.milliseconds(),
             row.solve.milliseconds(),
-            told,
+            scaling,
             format!("{:.1}", row.messages),
             digits(1e-3 * row.bytes),
         ]

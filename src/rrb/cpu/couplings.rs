@@ -21,7 +21,7 @@ use std::ops::Range;
 
 /// Border of a row on either side, in values: S1 couples nodes at distance two.
 const ROW_BORDER: usize = 2;
-/// Index of the first diagonal coupling in [`ScaledRow::a`]. The straight couplings precede it.
+/// Index of the first diagonal coupling in [`ScaledRow::a`]. The axis couplings precede it.
 const FIRST_DIAGONAL: usize = 4;
 /// Bytes per node of A with 9 points: one center and four couplings, each stored once.
 const BYTES_PER_NODE: usize = 40;

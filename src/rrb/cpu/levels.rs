@@ -57,7 +57,7 @@ pub struct PackedGrid<F: Format> {
 }
 
 /// Matrix of a recursion grid in row-sum form, and the vectors of the inner iterations. The matrix is a copy, because
-/// the elimination on this grid overwrites the original. The straight couplings are not overwritten, and are therefore
+/// the elimination on this grid overwrites the original. The axis couplings are not overwritten, and are therefore
 /// read from [`SweepFactors::axis_couplings`].
 pub struct RecursionGrid<F: Format> {
     pub row_sums: FourColours<F::Stored>,

@@ -1,5 +1,5 @@
 //! Loops over one row of a solve, compiled for several instruction sets (`base::isa`). In the formulas, sums run over
-//! the four straight or diagonal neighbours of a node, v and u are values at these neighbours, d is the pivot and c the
+//! the four axis or diagonal neighbours of a node, v and u are values at these neighbours, d is the pivot and c the
 //! center.
 
 use super::neighbours::NeighbourRows;

@@ -46,7 +46,7 @@ pub struct DistantCouplings<T = f64> {
     pub north: ColourArray<T>,
 }
 
-/// Indices of straight neighbours in `NeighbourRows`.
+/// Indices of axis neighbours in `NeighbourRows`.
 pub const WEST: usize = 0;
 pub const EAST: usize = 1;
 pub const SOUTH: usize = 2;
@@ -72,7 +72,7 @@ impl<T: Number> AxisCouplings<T> {
         Ok(Self { r1: four_arrays(&mut make_array)?, r2: four_arrays(&mut make_array)? })
     }
 
-    /// Returns the couplings of row J of a colour to its straight neighbours.
+    /// Returns the couplings of row J of a colour to its axis neighbours.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
@@ -225,7 +225,7 @@ impl<T: Number> DistantCouplings<T> {
 }
 
 impl<T: Number> FourColours<T> {
-    /// Returns the values of the straight neighbours of row J of a colour.
+    /// Returns the values of the axis neighbours of row J of a colour.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.

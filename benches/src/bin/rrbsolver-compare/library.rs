@@ -178,7 +178,7 @@ impl<'a> Owned<'a> {
     pub fn watched<R>(&mut self, mut watch: Watch, call: impl FnOnce(&mut Self) -> R) -> (R, Vec<f64>) {
         let set = self.functions().set_monitor;
         // SAFETY: a handle of this build; `watch` outlives the call, after which the monitor is removed.
-        unsafe { set(self.handle, Some(Watch::told), std::ptr::from_mut(&mut watch).cast()) };
+        unsafe { set(self.handle, Some(Watch::record_iteration), std::ptr::from_mut(&mut watch).cast()) };
         let result = call(self);
         // SAFETY: a handle of this build.
         unsafe { set(self.handle, None, null_mut()) };
@@ -226,7 +226,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    unsafe extern "C" fn told(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
+    unsafe extern "C" fn record_iteration(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
         // SAFETY: `Owned::watched` passes a `Watch` that outlives the calls.
         let watch = unsafe { &mut *user.cast::<Watch>() };
         watch.seen.push(residual);
