@@ -635,7 +635,7 @@ fn random_systems() {
     println!("{endings:#?}\npreconditioned norms judged: {judged:#?}");
     assert!(
         wrong.is_empty(),
-        "{} cases of {cases} have a false word:\n{}",
+        "{} cases of {cases} have a false report:\n{}",
         wrong.len(),
         wrong[..wrong.len().min(20)].join("\n")
     );

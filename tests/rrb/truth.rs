@@ -206,7 +206,7 @@ impl Summary {
             println!("{title}:");
             map.iter().for_each(|(name, count)| println!("  {count:6}  {name}"));
         }
-        println!("false words, in {} cases:", self.failing.len());
+        println!("false reports, in {} cases:", self.failing.len());
         for (class, all) in &self.failures {
             let (number, worst, _) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("one at least");
             let mut numbers: Vec<u64> = all.iter().map(|f| f.0).collect();
@@ -251,5 +251,5 @@ fn random_systems() {
     }
     let good: usize = summary.endings.iter().filter(|(e, _)| e.starts_with("solve: 0")).map(|(_, n)| n).sum();
     assert!(alone.is_some() || good as f64 > 0.6 * cases as f64, "{good} of {cases} cases converge");
-    assert!(summary.failing.is_empty(), "{} cases have a false word", summary.failing.len());
+    assert!(summary.failing.is_empty(), "{} cases have a false report", summary.failing.len());
 }
