@@ -45,8 +45,8 @@ __device__ inline X sum_batch(const V *val, const unsigned *col, const X *x, Ind
 template <class V, class X> __device__ inline void multiply_csr(const CsrArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
-    const int rows_per_warp = 32 / a.threads_per_row, row_in_warp = threadIdx.x % 32 / a.threads_per_row;
-    const int lane = threadIdx.x % a.threads_per_row;
+    const int rows_per_warp = 32 / a.threads_per_row, lane = threadIdx.x % a.threads_per_row;
+    const int row_in_warp = threadIdx.x % 32 / a.threads_per_row;
     const int64_t grid_stride = int64_t(gridDim.x) * (THREADS / 32) * rows_per_warp;
     double sum = 0.0;
     // All threads of a warp execute the same number of rounds, because each shuffle needs all threads of the warp.

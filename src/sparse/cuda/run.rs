@@ -2,6 +2,7 @@
 //! returns a scalar waits for its kernels.
 
 use super::matrix::Products;
+use super::precondition::Preconditioner;
 use super::state::State;
 use super::vectors::VectorSpec;
 use crate::cuda::call::{Call, FallibleSteps};
@@ -105,15 +106,16 @@ impl Run<'_> {
         matrix.multiply(self.stream, transposes, self.state.vector(input), finish)
     }
 
+    /// Returns M: that of the method, or of MINRES after a breakdown of the method.
+    fn preconditioner(&self) -> &Preconditioner {
+        let second = self.state.second_preconditioner.as_ref();
+        second.filter(|_| self.uses_second_preconditioner).unwrap_or(&self.state.preconditioner)
+    }
+
     /// Computes output = M^-1 input, or output = M^-T input, and <input, output> if `sum` requests a sum.
     fn apply(&mut self, [input, output]: [VectorId; 2], transposed: bool, sum: Sum) -> Result<()> {
         let addresses = [self.state.vector(input), self.vector_to_write(output)];
-        let m = self
-            .state
-            .second_preconditioner
-            .as_ref()
-            .filter(|_| self.uses_second_preconditioner)
-            .unwrap_or(&self.state.preconditioner);
+        let m = self.preconditioner();
         m.apply(self.stream, (&self.products, self.state.spec), addresses, transposed, sum)
     }
 
@@ -279,13 +281,7 @@ impl KrylovSteps for Run<'_> {
     }
 
     fn is_unpreconditioned(&self) -> bool {
-        let m = self
-            .state
-            .second_preconditioner
-            .as_ref()
-            .filter(|_| self.uses_second_preconditioner)
-            .unwrap_or(&self.state.preconditioner);
-        m.diagonal() == Some(0)
+        self.preconditioner().diagonal() == Some(0)
     }
 
     fn inner_products(&mut self, a: VectorId, others: &[VectorId], products: &mut [f64]) {
