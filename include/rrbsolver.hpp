@@ -35,7 +35,7 @@ namespace rrbsolver {
 /// Thrown by a call that failed. `code()` is the negative rrb_status, `what()` the error message.
 class error : public std::runtime_error {
 public:
-    error(rrb_status code, const std::string &sentence) : std::runtime_error(sentence), code_(code) {}
+    error(rrb_status code, const std::string &message) : std::runtime_error(message), code_(code) {}
     rrb_status code() const noexcept { return code_; }
 
 private:

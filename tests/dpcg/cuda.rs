@@ -151,7 +151,7 @@ const TILED: [[usize; 3]; 9] =
     [[66, 34, 20], [65, 5, 3], [64, 17, 4], [33, 18, 7], [17, 33, 1], [3, 40, 5], [1, 2, 40], [5, 1, 1], [2, 2, 2]];
 
 /// Compares fused iterations with unfused steps.
-fn fused_as_the_textbook() {
+fn fused_as_the_unfused_steps() {
     let mut rows = Rows::default();
     let emulated = device::emulated();
     for mut size in TILED {
@@ -463,7 +463,7 @@ fn pauses_change_nothing() {
 
 device::device_tests! { devices();
     series_as_the_reference
-    fused_as_the_textbook
+    fused_as_the_unfused_steps
     vertex_multigrid_as_the_reference
     many_tiles
     some_directions

@@ -77,7 +77,7 @@ fn compare(a: &TwoPhase, options: &str, others: &[&str]) {
 }
 
 #[test]
-fn fused_as_the_textbook() {
+fn fused_as_the_unfused_steps() {
     // Every pair of a method and a deflation is tested on one or two of the boxes.
     for (k, size) in SHARED.into_iter().enumerate() {
         let a = system(size);

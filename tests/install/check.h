@@ -10,9 +10,9 @@
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
-            char sentence_[256];                                                                                       \
-            rrbsolver_last_error(sentence_, (int64_t)sizeof sentence_);                                                \
-            fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", __FILE__, __LINE__, #condition, sentence_);        \
+            char message_[256];                                                                                        \
+            rrbsolver_last_error(message_, (int64_t)sizeof message_);                                                  \
+            fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", __FILE__, __LINE__, #condition, message_);         \
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)

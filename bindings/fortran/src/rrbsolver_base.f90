@@ -55,20 +55,20 @@ contains
       count = merge(int(devices), 0, status >= 0)
    end function rrbsolver_cuda_device_count
 
-   ! Ends every procedure: sets stat and errmsg, or stops as allocate does. sentence is the message of an error found
+   ! Ends every procedure: sets stat and errmsg, or stops as allocate does. message is the message of an error found
    ! here; otherwise the message of the library is fetched, and only if it is returned or printed.
-   subroutine report(status, stat, errmsg, sentence)
+   subroutine report(status, stat, errmsg, message)
       integer(c_int32_t), intent(in) :: status
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      character(*), intent(in), optional :: sentence
+      character(*), intent(in), optional :: message
       character(:), allocatable :: text
       if (present(stat)) stat = int(status)
       if (status == RRB_OK) return
       if (present(stat) .and. .not. present(errmsg)) return
       if (status > 0 .and. .not. present(errmsg)) return
-      if (present(sentence)) then
-         text = sentence
+      if (present(message)) then
+         text = message
       else
          text = last_error()
       end if

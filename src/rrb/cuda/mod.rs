@@ -10,7 +10,7 @@
 //! `launches` launches the kernels, and `estimates` chooses the cycle.
 //!
 //! Modules of a solve: `run` implements the steps of `krylov`. `start` and `looping` execute several steps together;
-//! `textbook` executes each step separately. With fewer than two levels and without aggregation, there is no grid to
+//! `unfused` executes each step separately. With fewer than two levels and without aggregation, there is no grid to
 //! store by colour, and the reference backend solves on the host.
 
 mod aggregated;
@@ -28,7 +28,7 @@ mod schedule;
 mod setup;
 mod source;
 mod start;
-mod textbook;
+mod unfused;
 
 use crate::base::engine::Engine;
 use crate::base::heap::boxed;

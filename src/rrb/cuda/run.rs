@@ -8,7 +8,7 @@
 
 use super::packed::Packed;
 use super::source::Source;
-use super::textbook::product_args;
+use super::unfused::product_args;
 use crate::cuda::call::{Call, FallibleSteps};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;

@@ -2,5 +2,5 @@
 
 mod fused;
 pub mod solve;
-mod textbook;
 pub mod thread;
+mod unfused;

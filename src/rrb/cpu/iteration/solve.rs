@@ -328,21 +328,21 @@ mod tests {
             let whole_square = if has_guess { thread.whole_residual_norm2(None) } else { rhs_norm2 };
             thread.reduce(EliminatedVector::Rhs);
             let norm2 = thread.residual(if has_guess { Iterate::X } else { Iterate::Zero });
-            let (r_textbook, x_textbook) = black_r_and_x(thread);
+            let (r_unfused, x_unfused) = black_r_and_x(thread);
             let [fused_whole_square, fused_norm2] = fused.1.unwrap();
             assert_eq!((fused.0, fused_whole_square), (rhs_norm2, whole_square));
             if has_guess {
                 // Bound for a few roundings of numbers below 16 `scale`, and for one rounding to the number type of r.
                 let rounding = if is_single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };
-                let error = r.iter().zip(&r_textbook).map(|(r, s)| (r - s).abs()).fold(0.0, f64::max);
+                let error = r.iter().zip(&r_unfused).map(|(r, s)| (r - s).abs()).fold(0.0, f64::max);
                 assert!(error <= 16.0 * scale * rounding, "{error:e}");
-                assert_eq!(x, x_textbook);
+                assert_eq!(x, x_unfused);
             } else {
                 assert_eq!(fused_norm2, norm2);
-                assert_eq!(r, r_textbook);
+                assert_eq!(r, r_unfused);
             }
             // If the fused start has not stored the right-hand side of S1, `residual` has computed it.
-            assert_eq!((residual_again, &r_again), (norm2, &r_textbook));
+            assert_eq!((residual_again, &r_again), (norm2, &r_unfused));
             // The red part of x still contains values of the previous system. The fused end must not read these values.
             let fused = thread.fused_complete(scale);
             let (_, x) = black_r_and_x(thread);
