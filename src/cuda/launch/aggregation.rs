@@ -58,7 +58,7 @@ plain_kernels! {
     /// from pairing are not marked.
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK_SIZE;
     /// Numbers the aggregates, and lists their nodes.
-    Enumerate number_pairs(NumberArgs) = "agg_number_pairs_f64", |a| row_blocks(a.rows), BLOCK_SIZE;
+    NumberPairs number_pairs(NumberArgs) = "agg_number_pairs_f64", |a| row_blocks(a.rows), BLOCK_SIZE;
     /// Counts the aggregates of an earlier matrix, of at most four nodes, that fail the quality test for this matrix.
     /// Also counts the rows outside all aggregates whose diagonal is not strongly dominant.
     CountUnsuitableFour count_unsuitable_four(SuitabilityArgs) = "agg_count_unsuitable_4_f64",
@@ -81,7 +81,7 @@ plain_kernels! {
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64",
         |a| blocks_of(a.coarse.rows, WARP_THREADS), BLOCK_SIZE;
     /// Stores the coarsest matrix as a dense matrix.
-    Spread spread_rows(SpreadArgs) = "agg_spread_rows_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
+    SpreadRows spread_rows(SpreadArgs) = "agg_spread_rows_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// Removes one unknown per null vector from the dense matrix: sets its row and column to zero.
     RemoveNullUnknowns remove_null_unknowns(SpreadArgs) = "agg_remove_null_unknowns_f64", |_a| 1, (MAX_UNKNOWNS, 1);
     /// Projects an inverse. In each row whose unknown belongs to a null vector, subtracts from the entries at the
@@ -130,9 +130,9 @@ real_kernels! {
     /// the new r.
     Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.level.rows, a.level.lanes);
     /// Rounds an inverse to the precision of the cycle.
-    Narrow narrow_inverse(NarrowArgs) = "agg_narrow_inverse", |a| row_blocks(a.count);
+    NarrowInverse narrow_inverse(NarrowArgs) = "agg_narrow_inverse", |a| row_blocks(a.count);
     /// Solves the coarsest system with its inverse.
-    Coarsest solve_coarsest(CoarsestArgs) = "agg_solve_coarsest", |a| blocks_of(a.level.rows, WARP_THREADS);
+    SolveCoarsest solve_coarsest(CoarsestArgs) = "agg_solve_coarsest", |a| blocks_of(a.level.rows, WARP_THREADS);
 }
 
 /// Count of the kernels in this file. The kernels that follow are numbered from this value.

@@ -181,12 +181,12 @@ plain_kernels! {
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes D^-1 v.
-    OverCenter divide_by_center(TriangleArgs) = "dpcg_divide_by_center_f64",
+    DivideByCenter divide_by_center(TriangleArgs) = "dpcg_divide_by_center_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes D^-1 (v - L input).
-    Lower solve_lower(TriangleArgs) = "dpcg_solve_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    SolveLower solve_lower(TriangleArgs) = "dpcg_solve_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes v - D^-1 L^T input.
-    Upper apply_upper(TriangleArgs) = "dpcg_apply_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    ApplyUpper apply_upper(TriangleArgs) = "dpcg_apply_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Copies the caller's matrix and tests its entries.
     CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_matrix_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the statistics of the rows in `CellFindings`. Joins coupled cells to runs, within each segment of 32
@@ -196,7 +196,7 @@ plain_kernels! {
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_cells_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups,
     /// and numbers the groups.
-    SettleCells replace_parents_by_roots(SurveyArgs) = "dpcg_replace_parents_by_roots_f64",
+    ReplaceParentsByRoots replace_parents_by_roots(SurveyArgs) = "dpcg_replace_parents_by_roots_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_group_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
@@ -206,7 +206,7 @@ plain_kernels! {
     /// Counts, or lists, the slots of each chunk of cells and their items (kernels/dpcg/labelled.cuh).
     ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cell_count, MAX_CELL_BLOCKS), BLOCK_SIZE;
     /// Computes exclusive prefix sums in place.
-    Scan scan_prefix_sums(ScanArgs) = "dpcg_scan_prefix_sums_f64", |a| a.arrays as u32, BLOCK_SIZE;
+    ScanPrefixSums scan_prefix_sums(ScanArgs) = "dpcg_scan_prefix_sums_f64", |a| a.arrays as u32, BLOCK_SIZE;
     /// Computes the index of each slot in the order of labels.
     SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK_SIZE;
     /// Counts, or lists, the components whose first cell is in each chunk.
@@ -214,7 +214,7 @@ plain_kernels! {
         |a| chunk_blocks(a.cells.count(), MAX_CELL_BLOCKS), BLOCK_SIZE;
     /// Stores the component of each cell. Computes, for each component, the number of its cells, and whether a cell has
     /// a nonzero row sum.
-    CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
+    NumberComponents number_components(CellComponentArgs) = "dpcg_number_components_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Stores the number of the singular component of each cell, if the cell belongs to one.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
@@ -225,7 +225,7 @@ plain_kernels! {
     GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64",
         |a| cell_blocks(i64::from(a.slot_count)), BLOCK_SIZE;
     /// Stores the region of each cell.
-    CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
+    NumberCells number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard_cells)), BLOCK_SIZE;
     /// Adds the couplings between regions, and the row sums, to exact sums.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64",
@@ -241,15 +241,15 @@ plain_kernels! {
     /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.
     SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MAX_UNKNOWNS, 1);
     /// As `spread_coarsest`, from conductances in f32.
-    SpreadCoarsestShort spread_coarsest_f32(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MAX_UNKNOWNS, 1);
+    SpreadCoarsestF32 spread_coarsest_f32(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MAX_UNKNOWNS, 1);
     /// Stores the matrix of the coarsest grid of cell coarsening densely, from couplings in f64.
     SpreadCells spread_cells(CoarsestArgs) = "dpcg_spread_cells_f64", |_a| 1, (MAX_UNKNOWNS, 1);
     /// As `spread_cells`, from couplings in f32.
-    SpreadCellsShort spread_cells_f32(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MAX_UNKNOWNS, 1);
+    SpreadCellsF32 spread_cells_f32(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MAX_UNKNOWNS, 1);
     /// Multiplies a vector in f64 by a dense inverse.
-    Dense multiply_dense(DenseArgs) = "dpcg_multiply_dense_f64", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
+    MultiplyDense multiply_dense(DenseArgs) = "dpcg_multiply_dense_f64", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Multiplies a vector in f32 by a dense inverse.
-    DenseShort multiply_dense_f32(DenseArgs) = "dpcg_multiply_dense_f32", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
+    MultiplyDenseF32 multiply_dense_f32(DenseArgs) = "dpcg_multiply_dense_f32", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Computes v = v - A Z t.
     SubtractDeflated subtract_deflated(DeflatedArgs) = "dpcg_subtract_deflated_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
@@ -275,39 +275,39 @@ plain_kernels! {
 real_kernels! {
     RealKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Gauss-Seidel sweep on the finest grid from x = 0.
-    FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
+    SweepFromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
     /// Sweep from the stored x.
-    Sweep sweep_finest(FinestSweepArgs) = "dpcg_sweep", |a| a.tiles.blocks(), in a.tiles.block();
+    SweepFinest sweep_finest(FinestSweepArgs) = "dpcg_sweep", |a| a.tiles.blocks(), in a.tiles.block();
     /// Sweep from x plus the interpolated coarse solution.
-    Corrected sweep_corrected(FinestSweepArgs) = "dpcg_sweep_corrected", |a| a.tiles.blocks(), in a.tiles.block();
+    SweepCorrected sweep_corrected(FinestSweepArgs) = "dpcg_sweep_corrected", |a| a.tiles.blocks(), in a.tiles.block();
     /// Last sweep from the stored x, which writes z.
     LastSweep last_sweep(FinestSweepArgs) = "dpcg_last_sweep", |a| a.tiles.blocks(), in a.tiles.block();
     /// Last sweep from x plus the interpolated coarse solution, which writes z.
-    LastCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
+    LastSweepCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
         |a| a.tiles.blocks(), in a.tiles.block();
     /// Restricts the residual of the finest grid to the next grid, and computes the first smoothing step there.
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.brick_count();
     /// Executes a step of the cycle below the finest grid.
-    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_vertex_cycle_step",
+    VertexCycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_vertex_cycle_step",
         |_a| MULTIPROCESSORS, in (VERTEX_CYCLE_THREADS, 1);
     /// Computes row sums and the smoother of the finest grid; in single precision also conductances.
     ComputeConductances compute_conductances(CoarseningArgs) = "dpcg_compute_conductances",
         |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on the finest grid.
-    FinestStrengths compute_finest_strengths(CoarseningArgs) = "dpcg_compute_finest_strengths",
+    ComputeFinestStrengths compute_finest_strengths(CoarseningArgs) = "dpcg_compute_finest_strengths",
         |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on a coarse grid.
-    Strengths compute_strengths(CoarseningArgs) = "dpcg_compute_strengths", |a| cell_blocks(a.fine.count());
+    ComputeStrengths compute_strengths(CoarseningArgs) = "dpcg_compute_strengths", |a| cell_blocks(a.fine.count());
     /// Computes interpolation weights from the finest grid.
-    FinestWeights compute_finest_weights(CoarseningArgs) = "dpcg_compute_finest_weights",
+    ComputeFinestWeights compute_finest_weights(CoarseningArgs) = "dpcg_compute_finest_weights",
         |a| cell_blocks(3 * a.coarse.count());
     /// Computes interpolation weights from a coarse grid.
-    Weights compute_weights(CoarseningArgs) = "dpcg_compute_weights", |a| cell_blocks(3 * a.coarse.count());
+    ComputeWeights compute_weights(CoarseningArgs) = "dpcg_compute_weights", |a| cell_blocks(3 * a.coarse.count());
     /// Computes the contributions of the cubes of a slab to P^T A P, from the finest grid
     /// (kernels/dpcg/coarsening.cuh).
-    FinestProduct multiply_finest(CoarseningArgs) = "dpcg_multiply_finest", |a| cell_blocks(a.cube_count());
+    MultiplyFinest multiply_finest(CoarseningArgs) = "dpcg_multiply_finest", |a| cell_blocks(a.cube_count());
     /// Computes the contributions of the cubes of a slab to P^T A P, from a coarse grid.
-    Product multiply_coarse(CoarseningArgs) = "dpcg_multiply_coarse", |a| cell_blocks(8 * a.cube_count());
+    MultiplyCoarse multiply_coarse(CoarseningArgs) = "dpcg_multiply_coarse", |a| cell_blocks(8 * a.cube_count());
     /// Adds the contributions of the cubes to the coarse matrix, and computes the smoother of the coarse grid.
     ComputeCoarseGrid compute_coarse_grid(CoarseningArgs) = "dpcg_compute_coarse_grid",
         |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
@@ -327,7 +327,10 @@ real_kernels! {
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.
 fn vertex_cycle_kernel(is_single_precision: bool) -> usize {
-    FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + 2 * RealKernel::CycleStep as usize + usize::from(is_single_precision)
+    FIRST_FAMILY_KERNEL
+        + PLAIN_KERNELS.len()
+        + 2 * RealKernel::VertexCycleStep as usize
+        + usize::from(is_single_precision)
 }
 
 /// Returns the launch shape of the cooperative kernel of the cycle below the finest grid. `blocks` is 0 if the device

@@ -55,7 +55,7 @@ real_kernels! {
     SlotSums slot_sums(LabelledArgs) = "slot_sums", |a| a.blocks(chunk_blocks(a.count, MAX_SLOT_BLOCKS));
     /// Subtracts from each value of v the mean of its label. With `restores_mean`, also adds the stored mean of the
     /// label.
-    Shift shift_labelled(LabelledArgs) = "shift", |a| a.blocks(cell_blocks(a.count));
+    ShiftLabelled shift_labelled(LabelledArgs) = "shift", |a| a.blocks(cell_blocks(a.count));
 }
 
 /// Count of the kernels that families share. The kernels of one family alone are numbered from this value.

@@ -63,23 +63,23 @@ plain_kernels! {
     /// Permutes values, and adds duplicates.
     Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Rounds values to f32.
-    Round round_values(RoundArgs) = "sparse_round_values_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    RoundValues round_values(RoundArgs) = "sparse_round_values_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
 }
 
 real_kernels! {
     RealKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Computes <f a, f b>, where f is a factor.
-    Dot vector_dot(VectorArgs) = "sparse_dot", |a| cell_blocks(a.count);
+    VectorDot vector_dot(VectorArgs) = "sparse_dot", |a| cell_blocks(a.count);
     /// Computes r -= alpha q and <r, r>, as a step of the loop.
-    AddScaled vector_add_scaled(VectorArgs) = "sparse_add_scaled", |a| cell_blocks(a.count);
+    VectorAddScaled vector_add_scaled(VectorArgs) = "sparse_add_scaled", |a| cell_blocks(a.count);
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
-    Advance vector_advance(VectorArgs) = "sparse_advance", |a| cell_blocks(a.count);
+    VectorAdvance vector_advance(VectorArgs) = "sparse_advance", |a| cell_blocks(a.count);
     /// Computes several inner products.
     SumInnerProducts sum_inner_products(InnerProductsArgs) = "sparse_sum_inner_products", |a| cell_blocks(a.count);
     /// Computes a linear combination, and the square of its norm.
     Combine combine(CombineArgs) = "sparse_combine", |a| cell_blocks(a.count);
     /// Computes d v and <v, d v>, where d is a diagonal matrix.
-    Scale scale_by_diagonal(DiagonalArgs) = "sparse_scale_by_diagonal", |a| cell_blocks(a.count);
+    ScaleByDiagonal scale_by_diagonal(DiagonalArgs) = "sparse_scale_by_diagonal", |a| cell_blocks(a.count);
     /// Computes the first step of a Chebyshev polynomial.
     BeginChebyshev begin_chebyshev(DiagonalArgs) = "sparse_begin_chebyshev", |a| cell_blocks(a.count);
     /// Computes out += f d v, where d is a diagonal matrix and f a factor.
@@ -90,20 +90,21 @@ real_kernels! {
     /// Computes x += alpha p and p = d r + beta p, as a step of the loop, where d is a diagonal matrix.
     AdvanceByDiagonal advance_by_diagonal(DiagonalArgs) = "sparse_advance_by_diagonal", |a| cell_blocks(a.count);
     /// Fills a vector with random numbers.
-    Random fill_random(RandomArgs) = "sparse_fill_random", |a| cell_blocks(a.count);
+    FillRandom fill_random(RandomArgs) = "sparse_fill_random", |a| cell_blocks(a.count);
 }
 
 format_kernels! {
     FormatKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + REAL_KERNELS.len(), in FORMAT_KERNELS,
         by Reals "_f64" "_f32" "_single":
     /// Computes the results that `FinishKind` selects, for rows of a matrix in csr.
-    Csr csr_rows(CsrArgs) = "sparse_csr",
+    CsrRows csr_rows(CsrArgs) = "sparse_csr",
         |a, _s| row_blocks(a.end_position - a.first_position, i64::from(a.threads_per_row), a.long_rows.count),
         BLOCK_SIZE;
     /// As `csr_rows`, for a matrix in sell or ell.
-    Sell sell_rows(SellArgs) = "sparse_sell", |a, _s| row_blocks(a.position_count, 1, a.long_rows.count), BLOCK_SIZE;
+    SellRows sell_rows(SellArgs) = "sparse_sell",
+        |a, _s| row_blocks(a.position_count, 1, a.long_rows.count), BLOCK_SIZE;
     /// As `csr_rows`, for a matrix in dia.
-    Dia dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
+    DiaRows dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
     /// As `csr_rows`, for a matrix in bsr.
-    Bsr bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
+    BsrRows bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
 }

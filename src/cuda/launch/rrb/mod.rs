@@ -36,16 +36,16 @@ const LINE_THREADS: u32 = (LINE_NODES * LINE_NODES) as u32;
 plain_kernels! {
     PlainKernel from SHARED_KERNEL_COUNT, in PLAIN_KERNELS:
     /// Copies A from the caller's arrays and inspects it.
-    Copy copy_rrb_matrix(CopyMatrixArgs) = "rrb_copy_matrix_f64",
+    CopyRrbMatrix copy_rrb_matrix(CopyMatrixArgs) = "rrb_copy_matrix_f64",
         |a| tile_blocks(a.g.nx as usize, a.rows as usize), AREA_BLOCK_SIZE;
     /// Computes the row sums.
     RowSums row_sums(RowSumArgs) = "rrb_row_sums_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes the anisotropy in each of several windows of the grid.
-    Windows compute_anisotropy(WindowArgs) = "rrb_compute_anisotropy_f64",
+    ComputeAnisotropy compute_anisotropy(WindowArgs) = "rrb_compute_anisotropy_f64",
         |_a| (WINDOWS_PER_SIDE * WINDOWS_PER_SIDE) as u32, (WINDOW_WIDTH as u32, 1);
     /// Finds the tiles of a grid in which and around which all rows of the matrix are equal, and the patches of the
     /// next grid in which all rows are equal.
-    Uniform find_uniform_tiles(UniformArgs) = "rrb_find_uniform_tiles_f64",
+    FindUniformTiles find_uniform_tiles(UniformArgs) = "rrb_find_uniform_tiles_f64",
         |a| a.threads().div_ceil(THREADS_PER_BLOCK as usize) as u32, AREA_BLOCK_SIZE;
     /// Finds the components within each tile.
     TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
@@ -75,10 +75,10 @@ plain_kernels! {
     MultiplyCoarsest multiply_coarsest(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f64",
         |a| coarsest_blocks(a.coarsest.n as usize), (THREADS_PER_BLOCK, 1);
     /// As `multiply_coarsest`, in f32.
-    MultiplyCoarsestShort multiply_coarsest_f32(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f32",
+    MultiplyCoarsestF32 multiply_coarsest_f32(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f32",
         |a| coarsest_blocks(a.coarsest.n as usize), (THREADS_PER_BLOCK, 1);
     /// As `multiply_coarsest`, for f32 vectors and an f64 inverse.
-    MultiplyCoarsestWide multiply_coarsest_f32_by_f64(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_wide_f32",
+    MultiplyCoarsestF32ByF64 multiply_coarsest_f32_by_f64(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_wide_f32",
         |a| coarsest_blocks(a.coarsest.n as usize), (THREADS_PER_BLOCK, 1);
     /// Computes q = S1 p and sigma = <p, q>, unfused.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), AREA_BLOCK_SIZE;
@@ -87,28 +87,28 @@ plain_kernels! {
     /// Finds the largest magnitudes of the caller's arrays and their first non-finite entry, and <b, b>.
     Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tile_blocks(a.nx as usize, a.rows as usize), AREA_BLOCK_SIZE;
     /// Multiplies a caller's array by a factor, and stores the result by colour.
-    Load load_by_colour(TransferArgs) = "rrb_load_by_colour_f64", |a| a.g.blocks_by_rows(), AREA_BLOCK_SIZE;
+    LoadByColour load_by_colour(TransferArgs) = "rrb_load_by_colour_f64", |a| a.g.blocks_by_rows(), AREA_BLOCK_SIZE;
     /// Multiplies x by a factor, and stores the result in the caller's array.
-    Store store_by_rows(TransferArgs) = "rrb_store_by_rows_f64", |a| a.g.blocks_by_rows(), AREA_BLOCK_SIZE;
+    StoreByRows store_by_rows(TransferArgs) = "rrb_store_by_rows_f64", |a| a.g.blocks_by_rows(), AREA_BLOCK_SIZE;
     /// Computes max |v|.
-    Largest find_largest(LargestArgs) = "rrb_find_largest_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
+    FindLargest find_largest(LargestArgs) = "rrb_find_largest_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes <a, b> with both vectors in f64.
     Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes <a, b> with b in f32.
-    DotShort dot_f32(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
+    DotF32 dot_f32(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes target += factor source; in the loop r -= alpha q and <r, r>.
     AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes x += alpha p and p = z / unit + beta p, with z in f64. unit is the scale factor of M: the formats f32
     /// and bf16 store M / unit.
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes x += alpha p and p = z / unit + beta p, with z in f32.
-    AdvanceShort advance_f32(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
+    AdvanceF32 advance_f32(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes target = source / unit + factor target, with the source in f64.
-    Direction update_direction(UpdateArgs) = "rrb_update_direction_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
+    UpdateDirection update_direction(UpdateArgs) = "rrb_update_direction_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes target = source / unit + factor target, with the source in f32.
-    DirectionShort update_direction_f32(UpdateArgs) = "rrb_update_direction_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
+    UpdateDirectionF32 update_direction_f32(UpdateArgs) = "rrb_update_direction_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Rounds an f64 vector to f32.
-    Narrow round_to_f32(UpdateArgs) = "rrb_round_to_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
+    RoundToF32 round_to_f32(UpdateArgs) = "rrb_round_to_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes A v, and sigma = <v, A v>.
     Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes b - A v and its squared norm.
@@ -121,24 +121,25 @@ plain_kernels! {
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Start of a solve: inspects b and x, and stores both by colour. Computes the right-hand side b1 and the residual
     /// r of the system with S1, and ||b - A x||_2^2.
-    Begin begin_solve(StartEndArgs) = "rrb_begin_solve_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
+    BeginSolve begin_solve(StartEndArgs) = "rrb_begin_solve_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
     /// Computes ||b - A x||_2^2 on all nodes.
-    WholeResidual all_nodes_residual(StartEndArgs) = "rrb_all_nodes_residual_f64",
+    AllNodesResidual all_nodes_residual(StartEndArgs) = "rrb_all_nodes_residual_f64",
         |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
     /// Computes r = b - A x on all nodes, and from it <r_r, D_r^-1 r_r>. Stores the residual of S1,
     /// r1 = r_b - A_br D_r^-1 r_r.
     EliminatedResidual eliminated_residual(StartEndArgs) =
         "rrb_eliminated_residual_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
     /// Computes red values of x, max |x| and ||b - A x||_2^2.
-    Finish finish_solve(StartEndArgs) = "rrb_finish_solve_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
+    FinishSolve finish_solve(StartEndArgs) = "rrb_finish_solve_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
     /// Computes red values of x and max |x|, and the results of `eliminated_residual`.
-    FinishEliminated finish_solve_eliminated(StartEndArgs) = "rrb_finish_solve_eliminated_f64",
+    FinishSolveEliminated finish_solve_eliminated(StartEndArgs) = "rrb_finish_solve_eliminated_f64",
         |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
     /// Stores x in the caller's array if the solve will end with this x.
-    Deliver store_accepted_x(StartEndArgs) = "rrb_store_accepted_x_f64", |a| a.k.g.blocks_by_rows(), AREA_BLOCK_SIZE;
+    StoreAcceptedX store_accepted_x(StartEndArgs) = "rrb_store_accepted_x_f64",
+        |a| a.k.g.blocks_by_rows(), AREA_BLOCK_SIZE;
     /// Writes the scalars and entries of the ring buffer to host memory. Then resets, in the scalars on the device, the
     /// findings of `inspect` and `begin_solve` about the caller's arrays.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS_PER_BLOCK, 1);
@@ -146,7 +147,7 @@ plain_kernels! {
     /// scalars to host memory.
     StartLoop start_loop(StartLoopArgs) = "rrb_start_loop_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
-    Meet synchronize_devices(DeviceBarrierArgs) = "rrb_synchronize_devices_f64", |_a| 1, (32, 1);
+    SynchronizeDevices synchronize_devices(DeviceBarrierArgs) = "rrb_synchronize_devices_f64", |_a| 1, (32, 1);
 }
 
 format_kernels! {
@@ -158,7 +159,7 @@ format_kernels! {
     Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.scalar_block, s), (SWEEP_THREADS, 1),
         or AscendUniform = "rrb_ascend_uniform" in a.k.g;
     /// A step of the inner iteration on a recursion grid.
-    Inner inner_step(StepArgs) = "rrb_inner_step", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
+    InnerStep inner_step(StepArgs) = "rrb_inner_step", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes an inner product on a recursion grid.
     InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Sets the direction d to a vector that contains all frequencies, and r to zero.
