@@ -97,14 +97,14 @@ format_kernels! {
     FormatKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + REAL_KERNELS.len(), in FORMAT_KERNELS,
         by Reals "_f64" "_f32" "_single":
     /// Computes the results that `FinishKind` selects, for rows of a matrix in csr.
-    CsrRows csr_rows(CsrArgs) = "sparse_csr",
+    Csr csr_rows(CsrArgs) = "sparse_csr",
         |a, _s| row_blocks(a.end_position - a.first_position, i64::from(a.threads_per_row), a.long_rows.count),
         BLOCK_SIZE;
     /// As `csr_rows`, for a matrix in sell or ell.
-    SellRows sell_rows(SellArgs) = "sparse_sell",
+    Sell sell_rows(SellArgs) = "sparse_sell",
         |a, _s| row_blocks(a.position_count, 1, a.long_rows.count), BLOCK_SIZE;
     /// As `csr_rows`, for a matrix in dia.
-    DiaRows dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
+    Dia dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
     /// As `csr_rows`, for a matrix in bsr.
-    BsrRows bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
+    Bsr bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
 }

@@ -34,24 +34,24 @@ impl CellBox {
 plain_kernels! {
     PlainKernel from SHARED_KERNEL_COUNT, in PLAIN_KERNELS:
     /// Computes <f a, f b>, where f is a factor.
-    CellDot cell_dot(VectorArgs) = "dot_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    Dot cell_dot(VectorArgs) = "dot_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes out += f a, where f is a factor; in the loop, r -= alpha q and <r, r>.
-    CellAddScaled cell_add_scaled(VectorArgs) = "add_scaled_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    AddScaled cell_add_scaled(VectorArgs) = "add_scaled_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes out = a + f out, where f is a factor.
-    CellUpdateDirection cell_update_direction(VectorArgs) = "update_direction_f64",
+    UpdateDirection cell_update_direction(VectorArgs) = "update_direction_f64",
         |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
-    CellAdvance cell_advance(VectorArgs) = "advance_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    Advance cell_advance(VectorArgs) = "advance_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Finds the largest magnitudes of the caller's arrays, and their first non-finite entry.
-    CellInspect cell_inspect(CellInspectArgs) = "inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    Inspect cell_inspect(CellInspectArgs) = "inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes a vector as a factor times the caller's array.
-    CellLoad cell_load(CellTransferArgs) = "load_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    Load cell_load(CellTransferArgs) = "load_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the caller's array as a factor times a vector.
-    CellStore cell_store(CellTransferArgs) = "store_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    Store cell_store(CellTransferArgs) = "store_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes max |v|.
-    CellLargest cell_largest(CellLargestArgs) = "largest_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    Largest cell_largest(CellLargestArgs) = "largest_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes the largest power of two not above max |v|, and its reciprocal.
-    CellScale cell_scale(ScaleArgs) = "find_scale_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    Scale cell_scale(ScaleArgs) = "find_scale_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
 }
 
 real_kernels! {
