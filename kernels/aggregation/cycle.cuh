@@ -25,10 +25,10 @@ constexpr uint32_t SLICE = 32;
 template <class V> struct Level {
     const uint32_t *slice_start; // slice s has the entries slice_start[s] .. slice_start[s + 1] - 1
     const Entry<V> *entries;
-    const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: omega / d_i
+    const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: f_i (`convert_rows`)
     const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
     const uint32_t *nodes; // rows of the finer level that form each row: `width` entries, padded with NONE
-    V *r, *first_iterate; // r: right-hand side; first_iterate: omega r_i / d_i, the first Jacobi step from zero
+    V *r, *first_iterate; // r: right-hand side; first_iterate: f_i r_i, the first Jacobi step from zero
     V *c, *z; // z: result; c: result of the first of two cycles
     uint32_t rows;
     uint16_t width;
@@ -174,21 +174,11 @@ template <class V> struct ConvertArgs {
     uint32_t *slice_start;
     Entry<V> *entries;
     V *row_sum, *jacobi_factor;
-    uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
     uint32_t slice, unused; // `slice`: rows per slice, SLICE or 1
 };
 
-// Computes `bound`, the length of each slice, and the number of couplings.
+// Computes the length of each slice, and the number of couplings.
 template <class V> __device__ inline void compute_slice_lengths(const ConvertArgs<V> &t) {
-    uint64_t largest_bound = 0;
-    for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
-        double sum = 0.0;
-        for (uint32_t e = t.c.row_start[i] + lane; e < t.c.row_start[i] + t.c.length[i]; e += LANES)
-            sum += fabs(t.c.a[e]);
-        const double bound = 1.0 + sum_lanes<LANES>(sum) / t.c.diagonal[i];
-        if (is_finite(bound)) largest_bound = max(largest_bound, magnitude(bound));
-    });
-    update_largest(t.bound, largest_bound);
     const uint32_t slices = (t.c.rows + t.slice - 1) / t.slice;
     for_each_row<1>(t.c.rows, [&](uint32_t i, uint32_t, bool has_row) {
         const uint32_t length = has_row ? t.c.length[i] : 0, couplings = warp_sum(length);
@@ -200,22 +190,28 @@ template <class V> __device__ inline void compute_slice_lengths(const ConvertArg
     });
 }
 
-// Converts the rows, and computes jacobi_factor = omega / d_i with omega = (4/3) / max(2, bound).
+// Converts the rows, and computes jacobi_factor = (4/3) / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). For the diagonal
+// matrix S of the s_i, the eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem. So Jacobi steps with these
+// factors contract the error in the A-norm. If no coupling and no row sum is negative, s_i = 2 d_i.
 template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
-    // By Gershgorin's theorem, `bound` is an upper bound of the eigenvalues. It is at most 2 if no coupling and no row
-    // sum is negative.
-    const double omega = 4.0 / 3.0 / max(2.0, __longlong_as_double((long long)*t.bound));
     for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];
         const uint32_t length = (t.slice_start[slice + 1] - start) / t.slice, row_length = t.c.length[i];
+        double couplings_sum = 0.0;
         for (uint32_t w = lane; has_row && w < length; w += LANES) {
             Entry<V> entry{i, V(0)};
-            if (w < row_length) entry = {t.c.col[first_coupling + w], V(t.c.a[first_coupling + w])};
+            if (w < row_length) {
+                const double a = t.c.a[first_coupling + w];
+                entry = {t.c.col[first_coupling + w], V(a)};
+                couplings_sum += fabs(a);
+            }
             t.entries[start + i % t.slice + t.slice * w] = entry;
         }
+        couplings_sum = sum_lanes<LANES>(couplings_sum);
         if (!has_row || lane != 0) return;
         t.row_sum[i] = V(t.c.row_sum[i]);
-        const V jacobi_factor = V(omega / t.c.diagonal[i]);
+        const double diagonal = t.c.diagonal[i];
+        const V jacobi_factor = V(4.0 / 3.0 / max(2.0 * diagonal, diagonal + couplings_sum));
         t.jacobi_factor[i] = is_finite(double(jacobi_factor)) ? jacobi_factor : V(0);
     });
 }

@@ -49,8 +49,8 @@ pub struct SetupWorkspace {
     pair_numbers: Address,
     part_sums: Address,
     node_lists: Address,
-    /// Address of one number: an upper bound of the eigenvalues, or the number of failed quality tests.
-    bound_or_count: Address,
+    /// Address of the number of failed quality tests.
+    failure_count: Address,
     rows: usize,
     entries: usize,
     memory: Memory,
@@ -90,17 +90,17 @@ impl SetupWorkspace {
             );
             // Space for the node lists of two consecutive passes. A node list contains the rows of one aggregate.
             let node_lists = allocate_words(&mut layout, 6 * rows + 16);
-            let (rejected_couplings, bound_or_count) = (layout.reserve_bytes(entries), layout.reserve_bytes(8));
+            let (rejected_couplings, failure_count) = (layout.reserve_bytes(entries), layout.reserve_bytes(4));
             (
                 matrices,
-                [partner, pointed_coupling, pair_numbers, part_sums, node_lists, rejected_couplings, bound_or_count],
+                [partner, pointed_coupling, pair_numbers, part_sums, node_lists, rejected_couplings, failure_count],
                 layout.used_bytes,
             )
         };
         let memory = Memory::zeroed(stream.device(), stream, layout(0).2, ALLOCATION_NAME)?;
         let (
             matrices,
-            [partner, pointed_coupling, pair_numbers, part_sums, node_lists, rejected_couplings, bound_or_count],
+            [partner, pointed_coupling, pair_numbers, part_sums, node_lists, rejected_couplings, failure_count],
             _,
         ) = layout(memory.address);
         Ok(Self {
@@ -111,7 +111,7 @@ impl SetupWorkspace {
             pair_numbers,
             part_sums,
             node_lists,
-            bound_or_count,
+            failure_count,
             rows,
             entries,
             memory,
@@ -217,7 +217,7 @@ impl SetupWorkspace {
             return Ok(None);
         }
         let Level { rows: count, width, nodes, .. } = *coarse;
-        let (aggregate_of_row, failure_count) = (fine.aggregate, self.bound_or_count);
+        let (aggregate_of_row, failure_count) = (fine.aggregate, self.failure_count);
         stream.fill(failure_count, 0, 4)?;
         let arguments = SuitabilityArgs {
             c: matrix,
@@ -281,12 +281,10 @@ impl SetupWorkspace {
             slice_start: level.slice_start,
             row_sum: level.row_sum,
             jacobi_factor: level.jacobi_factor,
-            bound: self.bound_or_count,
             slice,
             ..ConvertArgs::default()
         };
         let totals_address = level.slice_start + 4 * slices as u64;
-        stream.fill(self.bound_or_count, 0, 8)?;
         stream.fill(totals_address, 0, 8)?;
         compute_slice_lengths(stream, cycle.launches.is_single_precision, &arguments)?;
         self.scan(stream, level.slice_start, slices as u32)?;

@@ -113,11 +113,10 @@ pub fn invert(
 
 real_kernels! {
     RealKernel from PLAIN_KERNELS.len(), in REAL_KERNELS:
-    /// Computes the number of entries of each slice of rows, and an upper bound of the eigenvalues of D^-1 A.
+    /// Computes the number of entries of each slice of rows, and the number of couplings.
     ComputeSliceLengths compute_slice_lengths(ConvertArgs) = "agg_compute_slice_lengths",
-        |a| blocks_of(a.c.rows, LANES_PER_ROW);
-    /// Stores the matrix in the format of the cycle, and computes the factor omega / d_i of the Jacobi step of
-    /// each row.
+        |a| blocks_of(a.c.rows, 1);
+    /// Stores the matrix in the format of the cycle, and computes the factor of the Jacobi step of each row.
     ConvertRows convert_rows(ConvertArgs) = "agg_convert_rows", |a| blocks_of(a.c.rows, LANES_PER_ROW);
     /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates. Also computes
     /// the first smoothing step on the coarser level.
