@@ -19,31 +19,16 @@
 // stdout receives the lines that `rrbsolver-bench sparse --peer` reads: product,FORMAT,SECONDS for products in a row,
 // and nine fields for a solve. stderr receives a table of products. The setup begins with the csr arrays on the host
 // and includes their upload; b and x are on the device.
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include "rows.h"
 #include <cstring>
 #include <functional>
-#include <string>
 #include <utility>
-#include <vector>
 #include <cuda_runtime.h>
 #include <cusparse.h>
 
 // A warm-up run precedes the measured runs. BLOCKS: four per multiprocessor of an H200.
 enum { RUNS = 3, CALLS = 30, ROUNDS = 11, MOST_ITERATIONS = 5000, THREADS = 512, BLOCKS = 528, SLICE = 32 };
 static const size_t COPY_BYTES = 512 << 20;
-
-using Numbers = std::vector<double>;
-using Indices = std::vector<int>;
-
-[[noreturn]] static void fail(const char *why, const char *what) {
-  std::fprintf(stderr, "%s: %s\n", what, why);
-  std::exit(2);
-}
 
 static void check(cudaError_t status, const char *what) {
   if (status != cudaSuccess) fail(cudaGetErrorString(status), what);
@@ -54,53 +39,6 @@ static void check(cusparseStatus_t status, const char *what) {
 }
 
 #define CHECK(call) check(call, #call)
-
-static double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-static double median(Numbers values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// A square matrix in csr format on the host, with sorted columns.
-struct Rows {
-  Indices ptr, col;
-  Numbers val;
-  int n() const { return (int)ptr.size() - 1; }
-  int entries() const { return (int)val.size(); }
-};
-
-static Rows read_rows(const char *path) {
-  std::FILE *file = std::fopen(path, "rb");
-  int64_t counts[2];
-  if (!file || std::fread(counts, 8, 2, file) != 2) fail("cannot be read", path);
-  if (counts[0] < 1 || counts[1] < 1 || std::max(counts[0], counts[1]) > INT32_MAX - 1) fail("no system", path);
-  const size_t n = counts[0], entries = counts[1];
-  Rows a{Indices(n + 1), Indices(entries), Numbers(entries)};
-  if (std::fread(a.ptr.data(), 4, n + 1, file) != n + 1 || std::fread(a.col.data(), 4, entries, file) != entries ||
-      std::fread(a.val.data(), 8, entries, file) != entries)
-    fail("ends early", path);
-  std::fclose(file);
-  return a;
-}
-
-// Returns A x. `bound`, if any, receives the bound of the rounding errors of each row.
-static Numbers multiplied(const Rows &a, const Numbers &x, Numbers *bound = nullptr) {
-  Numbers y(a.n());
-  if (bound) bound->resize(a.n());
-  for (int i = 0; i < a.n(); i++) {
-    double sum = 0, size = 0;
-    for (int k = a.ptr[i]; k < a.ptr[i + 1]; k++) {
-      sum += a.val[k] * x[a.col[k]];
-      size += std::fabs(a.val[k] * x[a.col[k]]);
-    }
-    y[i] = sum;
-    if (bound) (*bound)[i] = size * (a.ptr[i + 1] - a.ptr[i]) * 0x1p-52;
-  }
-  return y;
-}
 
 static Rows lower_triangle(const Rows &a) {
   Rows l;
@@ -568,12 +506,6 @@ class Cg {
   }
 };
 
-static double norm(const Numbers &v) {
-  double sum = 0;
-  for (double value : v) sum += value * value;
-  return std::sqrt(sum);
-}
-
 static void measure_cg(cusparseHandle_t handle, cudaStream_t stream, const Rows &a, const char *system,
                        double tolerance, const Method &method) {
   Memory memory;
@@ -596,11 +528,7 @@ static void measure_cg(cusparseHandle_t handle, cudaStream_t stream, const Rows 
     solve.push_back(now() - ready);
   }
   CHECK(cudaMemcpy(x.data(), device_x, sizeof(double) * a.n(), cudaMemcpyDeviceToHost));
-  Numbers residual = multiplied(a, x);
-  for (int i = 0; i < a.n(); i++) residual[i] = b[i] - residual[i];
-  std::printf("cuSPARSE CG %s,%s,%d,1,%.6f,%.6f,%d,%.3e,0\n", method.name.c_str(), system, a.n(), median(setup),
-              median(solve), iterations, norm(residual) / norm(b));
-  std::fflush(stdout);
+  print_solve("cuSPARSE CG " + method.name, system, a, b, x, setup, solve, iterations);
 }
 
 // Returns the device's seconds per run, from several runs in a row.
@@ -670,9 +598,7 @@ static void measure_products(cusparseHandle_t handle, cudaStream_t stream, const
 int main(int count, char **words) {
   if (count < 4) fail("FILE TOLERANCE METHOD...", words[0]);
   const Rows a = read_rows(words[1]);
-  std::string system = words[1];
-  system = system.substr(system.find_last_of('/') + 1);
-  system = system.substr(0, system.find('.'));
+  const std::string system = system_of(words[1]);
   cusparseHandle_t handle;
   cudaStream_t stream;
   cudaDeviceProp card;

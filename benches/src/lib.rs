@@ -12,7 +12,6 @@ pub mod iccg_3d;
 mod isa;
 pub mod machine;
 pub mod march;
-pub mod mesh;
 pub mod overhead;
 pub mod page;
 pub mod problem;

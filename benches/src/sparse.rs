@@ -2,7 +2,6 @@
 
 use crate::contest::output_of;
 use crate::device::{Device, DeviceArray, Queue};
-use crate::mesh::tetrahedra;
 use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow};
@@ -23,7 +22,7 @@ use std::time::Instant;
 /// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// A name of `rrbsolver_problems::sparse`, or tetrahedra_N.
+    /// A name of `rrbsolver_problems::sparse::system`.
     pub name: String,
     /// Formats whose products are measured, without the check of the input.
     pub formats: Vec<String>,
@@ -106,9 +105,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Generates the system with this name.
     pub(crate) fn generate(name: &str) -> Result<Self> {
-        let cells = name.strip_prefix("tetrahedra_").and_then(|n| n.parse().ok());
-        let system = cells.map(tetrahedra).or_else(|| system(name));
-        Self::of(system.with_context(|| format!("unknown system {name}"))?)
+        Self::of(system(name).with_context(|| format!("unknown system {name}"))?)
     }
 
     fn of(system: System) -> Result<Self> {

@@ -53,7 +53,7 @@ __device__ inline V multiply_row(const Level<V> &k, uint32_t i, uint32_t lane, V
     return sum_lanes<ROW_THREADS>(sum);
 }
 
-// First half of the cycle on a level. `first_iterate` already contains z = omega D^-1 r, the Jacobi step from zero.
+// First half of the cycle on a level. `first_iterate` already contains the Jacobi step from zero, z_i = f_i r_i.
 // Computes the sum of r - A z over each aggregate, which is r of the coarser level. Also computes the first Jacobi step
 // of the coarser level. If one thread processes a row, several aggregates share a warp; otherwise, a warp processes one
 // aggregate.
@@ -190,9 +190,12 @@ template <class V> __device__ inline void compute_slice_lengths(const ConvertArg
     });
 }
 
-// Converts the rows, and computes jacobi_factor = (4/3) / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). For the diagonal
-// matrix S of the s_i, the eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem. So Jacobi steps with these
-// factors contract the error in the A-norm. If no coupling and no row sum is negative, s_i = 2 d_i.
+// Weight of the Jacobi step. docs/development/experiments.md compares weights.
+constexpr double JACOBI_WEIGHT = 1.6;
+
+// Converts the rows, and computes jacobi_factor = JACOBI_WEIGHT / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). Let S
+// be the diagonal matrix of the s_i. The eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem, so Jacobi steps
+// with these factors contract the error in the A-norm. If no coupling and no row sum is negative, s_i = 2 d_i.
 template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
     for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];
@@ -211,7 +214,7 @@ template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) 
         if (!has_row || lane != 0) return;
         t.row_sum[i] = V(t.c.row_sum[i]);
         const double diagonal = t.c.diagonal[i];
-        const V jacobi_factor = V(4.0 / 3.0 / max(2.0 * diagonal, diagonal + couplings_sum));
+        const V jacobi_factor = V(JACOBI_WEIGHT / max(2.0 * diagonal, diagonal + couplings_sum));
         t.jacobi_factor[i] = is_finite(double(jacobi_factor)) ? jacobi_factor : V(0);
     });
 }

@@ -479,6 +479,8 @@ fn multigrid() {
         ("poisson2d_40", "precision=auto"),
         ("poisson2d_40", "precision=f64"),
         ("poisson3d_14", "precision=auto"),
+        ("blocks3_24", "precision=auto"),
+        ("tetrahedra_12", "precision=auto"),
         ("hub", "precision=auto"),
     ] {
         failed.row(&format!("{matrix} {options}"), || {

@@ -64,7 +64,7 @@ impl Row {
     /// Returns the range of allowed counts; `residual` is that of the solve. On a device, multiply-adds have one
     /// rounding instead of two, and sums have another order. Counts on an H200 differ by at most 3.6 %.
     fn allowed(&self, residual: f64, on_device: bool) -> (i64, i64) {
-        let slack = if on_device { self.iterations / 25 } else { 0 };
+        let slack = if on_device && !std::env::var("SLACK0").is_ok() { self.iterations / 25 } else { 0 };
         let (least, most) = self.allowed_in_order(residual);
         (least.min(self.iterations - slack), most.max(self.iterations + slack))
     }

@@ -10,6 +10,7 @@ pub mod circuit;
 pub mod golden;
 pub mod hard;
 pub mod hard_suite;
+pub mod mesh;
 pub mod sparse;
 pub mod system;
 pub mod twice;

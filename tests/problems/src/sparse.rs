@@ -2,6 +2,7 @@
 
 use crate::cavity::cavity;
 use crate::circuit::circuit;
+use crate::mesh::tetrahedra;
 use crate::two_phase::SplitMix;
 
 /// Row, column and value. Entries with equal indices are added.
@@ -43,6 +44,7 @@ pub fn system(name: &str) -> Option<System> {
         ["random", "dominant", "symmetric", n, k] => random_dominant(number(n)?, number(k)?, true),
         ["blocks3", n] => blocks(&five_points(number(n)?, [4.0, -1.0, -1.0, -1.0, -1.0])),
         ["cavity", m] => cavity(number(m)?),
+        ["tetrahedra", n] => tetrahedra(number(n)?),
         ["circuit", entries] => circuit(number(entries)?),
         _ => return None,
     })

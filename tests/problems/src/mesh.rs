@@ -1,7 +1,7 @@
 //! An unstructured mesh: linear elements on tetrahedra between points in no particular order.
 
-use rrbsolver_problems::sparse::System;
-use rrbsolver_problems::two_phase::SplitMix;
+use crate::sparse::System;
+use crate::two_phase::SplitMix;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Largest displacement of points from those of a regular grid, in grid spacings. No tetrahedron is inverted.
