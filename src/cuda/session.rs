@@ -2,7 +2,7 @@
 //! [`Call`]s of the handle.
 
 use super::call::{Call, array_on_device};
-use super::driver::{Device, EnteredContext, Module, Share, Stopwatch, Stream};
+use super::driver::{Device, EnteredContext, Memory, Module, Share, Stopwatch, Stream};
 use super::launch::Address;
 use super::staging::StagedCopies;
 use crate::error::{Error, Result, collected, reserve};
@@ -23,6 +23,8 @@ pub struct Session {
     copies: StagedCopies,
     /// Measures the time of copies to the device.
     stopwatch: Stopwatch,
+    /// Device memory for copies of an input and an output array in host memory ([`Session::start_staged_call`]).
+    staging: Option<Memory>,
     family: &'static Module,
     // Declared after the fields above, because these must be dropped before the device.
     pub device: Arc<Device>,
@@ -61,6 +63,7 @@ impl Session {
             caller_stream,
             copies,
             stopwatch,
+            staging: None,
             family,
             device,
             other_devices,
@@ -147,6 +150,34 @@ impl Session {
             has_unread_transfer_time,
             seconds_transfer,
         }
+    }
+
+    /// Starts a call on arrays with these `extents`; the input has `input_len` values, and the output `output_len`.
+    /// Arrays in host memory are copied through device memory, which is allocated if it is missing or too small.
+    pub fn start_staged_call<'a>(
+        &'a mut self,
+        arrays: Arrays<'a>,
+        observer: &'a mut dyn Observer,
+        extents: Cells,
+        [input_len, output_len]: [usize; 2],
+    ) -> Result<Call<'a>> {
+        let (bytes, on_device) = (8 * (input_len + output_len), arrays.device_input != 0 && arrays.device_output != 0);
+        if !on_device && self.staging_bytes() < bytes {
+            self.staging = None;
+            self.staging = Some(Memory::zeroed(&self.device, self.stream(), bytes, "arrays that are on the host")?);
+        }
+        let address = self.staging.as_ref().map_or(0, |memory| memory.address);
+        Ok(self.start_call(arrays, observer, extents, [address, address + 8 * input_len as u64]))
+    }
+
+    /// Frees the device memory for copies of the caller's arrays.
+    pub fn free_staging(&mut self) {
+        self.staging = None;
+    }
+
+    /// Returns the bytes of device memory for copies of the caller's arrays.
+    pub fn staging_bytes(&self) -> usize {
+        self.staging.as_ref().map_or(0, |memory| memory.bytes)
     }
 
     /// Waits for the stream at the end of a run. Returns `failed`, the first error of the driver during the run, or, if

@@ -35,7 +35,7 @@ pub fn without_result(sum: Sum) -> Sum {
 }
 
 /// Returns the arguments of a copy between a vector and a caller's array.
-pub fn transfer_args(cells: CellBox, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
+fn transfer_args(cells: CellBox, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
     CellTransferArgs { cells, array, vector, factor, sum: Sum::default() }
 }
 
@@ -59,6 +59,27 @@ pub fn inspect_arrays(
     let args = CellInspectArgs { cells, input: call.input, output, scalars: scalars.address };
     launch::cell_inspect(call.stream, &args)?;
     call.inputs(scalars.fetch(call.stream)?)
+}
+
+impl Call<'_> {
+    /// Computes x = `scale` times the caller's initial guess, or x = 0 without a guess.
+    pub fn load_guess(&self, (cells, x): (CellBox, Address), scale: f64, with_guess: bool) -> Result<()> {
+        if with_guess {
+            return launch::cell_load(self.stream, &transfer_args(cells, self.output, x, scale));
+        }
+        self.stream.fill(x, 0, 8 * self.extents.count())
+    }
+
+    /// Computes b = `scale` times the caller's input, and <b, b>.
+    pub fn load_input(&self, (cells, b): (CellBox, Address), scale: f64, sum: Sum) -> Result<()> {
+        launch::cell_load(self.stream, &CellTransferArgs { sum, ..transfer_args(cells, self.input, b, scale) })
+    }
+
+    /// Computes the caller's output, x / `scale`. Waits until the caller can read the output.
+    pub fn store_output(&mut self, (cells, x): (CellBox, Address), scale: f64) -> Result<()> {
+        launch::cell_store(self.stream, &transfer_args(cells, self.output, x, scale.recip()))?;
+        self.fetch_output()
+    }
 }
 
 /// Device addresses for the computation of s, the largest power of two not above max |r|. A cycle in single precision

@@ -20,6 +20,11 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// Returns the value after an error. The NaN ends the solve.
+    pub fn failed() -> Self {
+        Self { rhs_max: f64::NAN, ..Self::uninspected() }
+    }
+
     /// Returns the value before any entry is inspected.
     pub fn uninspected() -> Self {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }

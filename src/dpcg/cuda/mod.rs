@@ -25,7 +25,6 @@ mod vertex;
 
 use crate::base::engine::Engine;
 use crate::base::team::Team;
-use crate::cuda::driver::Memory;
 use crate::cuda::launch;
 use crate::cuda::launch::{CellArray, CellFindings};
 use crate::cuda::session::Session;
@@ -51,8 +50,6 @@ pub struct Cuda {
     // The fields are dropped in this order, so that device memory is freed before the device is closed.
     state: Option<State>,
     source: Option<DeviceMatrix>,
-    /// Device buffers for an input array and an output array that are in host memory.
-    staging: Option<Memory>,
     surveyor: Option<Surveyor>,
     /// Host copy of the matrix. The copy is created when it is needed, and dropped by `load` and `factorize`.
     host_matrix: OnceCell<StoredMatrix>,
@@ -79,7 +76,6 @@ impl Cuda {
         Self {
             state: None,
             source: None,
-            staging: None,
             surveyor: None,
             host_matrix: OnceCell::new(),
             team: None,
@@ -148,7 +144,8 @@ impl DpcgBackend for Cuda {
         let _entered = self.session.device.clone().enter()?;
         if self.source.as_ref().is_none_or(|source| source.extents != a.cells) {
             // The old memory is freed before new memory is allocated.
-            (self.state, self.surveyor, self.source, self.staging) = (None, None, None, None);
+            (self.state, self.surveyor, self.source) = (None, None, None);
+            self.session.free_staging();
             let source = self.source.insert(DeviceMatrix::new(self.session.stream(), a.cells)?);
             self.surveyor = Some(Surveyor::new(self.session.stream(), source)?);
         }
@@ -229,21 +226,10 @@ impl DpcgBackend for Cuda {
         let (Some(state), Some(source)) = (&mut self.state, &self.source) else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
-        let array_bytes = 8 * source.extents.count();
-        let both_on_device = arrays.device_input != 0 && arrays.device_output != 0;
-        if !both_on_device && self.staging.is_none() {
-            self.staging =
-                Some(Memory::zeroed(stream.device(), stream, 2 * array_bytes, "arrays that are on the host")?);
-        }
-        let staging_address = self.staging.as_ref().map_or(0, |memory| memory.address);
         state.coarse_solve_seconds = 0.0;
         state.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
-        let call = self.session.start_call(
-            arrays,
-            observer,
-            source.extents,
-            [staging_address, staging_address + array_bytes as u64],
-        );
+        let cells = source.extents;
+        let call = self.session.start_staged_call(arrays, observer, cells, [cells.count(); 2])?;
         let mut run = Run {
             state,
             source,
@@ -276,7 +262,7 @@ impl Engine for Cuda {
         let coarse_bytes = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
         let device_bytes = self.source.as_ref().map_or(0, DeviceMatrix::bytes)
             + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
-            + self.staging.as_ref().map_or(0, |memory| memory.bytes)
+            + self.session.staging_bytes()
             + self.state.as_ref().map_or(0, State::device_bytes);
         [self.host_matrix.get().map_or(0, StoredMatrix::bytes) + self.session.bytes() + coarse_bytes, device_bytes]
     }

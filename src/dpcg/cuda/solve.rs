@@ -4,25 +4,16 @@ use super::run::{LoadedRhs, Run};
 use super::state::Vectors;
 use crate::cuda::call::FallibleSteps;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellArray, CellTransferArgs};
-use crate::cuda::vectors;
+use crate::cuda::launch::Address;
+use crate::cuda::vectors::inspect_arrays;
 use crate::error::Result;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{VectorId, VectorSteps};
 
 impl Run<'_> {
-    /// Returns the arguments of a copy between a vector and a caller's array.
-    fn transfer_args(&self, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
-        vectors::transfer_args(self.source.cells, array, vector, factor)
-    }
-
     /// Loads b = `scale` times the caller's input, and computes <b, b>.
     fn load_rhs_square(&mut self, scale: f64) -> Result<()> {
-        let args = CellTransferArgs {
-            sum: self.sum_args(),
-            ..self.transfer_args(self.call.input, self.state.vectors.b, scale)
-        };
-        launch::cell_load(self.stream, &args)?;
+        self.call.load_input((self.source.cells, self.state.vectors.b), scale, self.sum_args())?;
         self.loaded_rhs = LoadedRhs { scale, means_subtracted: false };
         Ok(())
     }
@@ -53,10 +44,9 @@ impl Run<'_> {
 
 impl SolveSteps for Run<'_> {
     fn inspect(&mut self, has_guess: bool, _: Option<&Criterion>) -> Inputs {
-        let inspect = |run: &mut Self| {
-            vectors::inspect_arrays(&mut run.call, &mut run.state.vectors.scalars, run.source.cells, has_guess)
-        };
-        self.attempt(inspect).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::uninspected() })
+        let cells = self.source.cells;
+        self.attempt(|s| inspect_arrays(&mut s.call, &mut s.state.vectors.scalars, cells, has_guess))
+            .unwrap_or(Inputs::failed())
     }
 
     /// With `Load::Rhs`, loads only b, and returns 0 instead of <b, b>. This load is skipped in two cases:
@@ -73,14 +63,8 @@ impl SolveSteps for Run<'_> {
             }
             return (0.0, None);
         };
-        let x = self.state.vectors.x;
-        self.step(|run| {
-            if guess {
-                launch::cell_load(run.stream, &run.transfer_args(run.call.output, x, scale))
-            } else {
-                run.fill_with_zeros(x)
-            }
-        });
+        let (cells, x) = (self.source.cells, self.state.vectors.x);
+        self.step(|run| run.call.load_guess((cells, x), scale, guess));
         let rhs_norm2 = self.scalar(|run| {
             run.load_rhs_square(scale)?;
             run.fetch_sum()
@@ -127,10 +111,8 @@ impl SolveSteps for Run<'_> {
     }
 
     fn store(&mut self, scale: f64) {
-        self.step(|run| {
-            launch::cell_store(run.stream, &run.transfer_args(run.call.output, run.state.vectors.x, scale.recip()))?;
-            run.call.fetch_output()
-        });
+        let (cells, x) = (self.source.cells, self.state.vectors.x);
+        self.step(|run| run.call.store_output((cells, x), scale));
     }
 
     fn multiply_rhs(&mut self) {

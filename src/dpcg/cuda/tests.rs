@@ -6,7 +6,7 @@ use super::state::Multigrid;
 use super::*;
 use crate::base::number::Real;
 use crate::cuda::arrays::{MemoryRange, Pool};
-use crate::cuda::driver::Stream;
+use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::labelled::Labelled;
 use crate::cuda::launch::{Address, CellLabels, Scalars, Sum};
 use crate::deflation::regions::{NO_REGION, RegionKind};

@@ -504,9 +504,7 @@ impl SolveSteps for Run<'_> {
         if has_guess && self.mode == LaunchMode::Together && self.packed.uses_fusion() {
             self.mode = LaunchMode::Fused;
         }
-        let inputs = self
-            .attempt(|s| s.inspect_inputs(has_guess))
-            .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::uninspected() });
+        let inputs = self.attempt(|s| s.inspect_inputs(has_guess)).unwrap_or(Inputs::failed());
         let direct_start = self.start_results().and_then(|start| start.direct_start);
         Inputs { scale: direct_start.map(|direct_start| direct_start.scale), ..inputs }
     }

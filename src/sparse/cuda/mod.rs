@@ -63,8 +63,6 @@ pub struct Cuda {
     is_symmetric: bool,
     /// Results of the kernel that inspects the input x of a product outside a solve: device memory, and host copy.
     scalars: Option<(Memory, SharedScalars)>,
-    /// Device memory for copies of an input and an output array in host memory.
-    staging: Option<Memory>,
     threads: usize,
     session: Session,
 }
@@ -95,8 +93,8 @@ impl Cuda {
 
     fn with_session(session: Session, threads: usize) -> Self {
         let (products, rounded) = ([None, None], [None, None]);
-        let (state, to_csr, scalars, staging) = (None, None, None, None);
-        Self { state, products, rounded, to_csr, is_symmetric: false, scalars, staging, threads, session }
+        let (state, to_csr, scalars) = (None, None, None);
+        Self { state, products, rounded, to_csr, is_symmetric: false, scalars, threads, session }
     }
 
     /// If the device has been reset, discards all data and opens a new session.
@@ -105,23 +103,6 @@ impl Cuda {
             *self = Self::with_session(session, self.threads);
         }
         Ok(())
-    }
-
-    /// Returns the device addresses for copies of the input array of `input` values and the output array of `output`
-    /// values. Reallocates `staging` if its memory is too small. If both arrays are already on the device, no copies
-    /// are needed, and the addresses are 0.
-    fn stage_arrays(&mut self, arrays: &Arrays, [input, output]: [usize; 2]) -> Result<[u64; 2]> {
-        let bytes = 8 * (input + output);
-        if arrays.device_input != 0 && arrays.device_output != 0 {
-            return Ok([0, 0]);
-        }
-        if self.staging.as_ref().is_none_or(|memory| memory.bytes < bytes) {
-            self.staging = None;
-            let stream = self.session.stream();
-            self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
-        }
-        let address = self.staging.as_ref().map_or(0, |memory| memory.address);
-        Ok([address, address + 8 * input as u64])
     }
 
     /// Copies A to the device, and A^T if the method needs it, unless the device already has them. If the method needs
@@ -258,15 +239,12 @@ impl SparseBackend for Cuda {
 
     fn run(&mut self, _: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let _entered = self.session.device.clone().enter()?;
-        let Some(rows) = self.state.as_ref().map(|state| state.spec.rows) else {
+        let Some(state) = &mut self.state else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
-        let staged_addresses = self.stage_arrays(&arrays, [rows, rows])?;
-        let Some(state) = &mut self.state else {
-            return Err(Error::Internal("the factorization is missing".to_owned()));
-        };
         let products = select_products(&self.products, &self.rounded, self.is_symmetric)?;
-        let call = self.session.start_call(arrays, observer, state.cells(), staged_addresses);
+        let cells = state.cells();
+        let call = self.session.start_staged_call(arrays, observer, cells, [cells.nx; 2])?;
         let mut run =
             Run { state, products, stream: call.stream, call, r_is_residual: false, uses_second_preconditioner: false };
         let result = program(&mut run);
@@ -303,14 +281,12 @@ impl SparseBackend for Cuda {
             let scalars = SharedScalars::new(stream, memory.address, None)?;
             self.scalars = Some((memory, scalars));
         }
-        let staged_addresses = self.stage_arrays(&arrays, [input_len, output_len])?;
         let (Some(matrix), Some((_, scalars))) = (&self.products[usize::from(uses_transposed_copy)], &mut self.scalars)
         else {
             return Err(Error::Internal("the matrix on the device is missing".to_owned()));
         };
-        let observer = &mut NoObserver;
-        let mut call =
-            self.session.start_call(arrays, observer, Cells { nx: input_len, ny: 1, nz: 1 }, staged_addresses);
+        let (observer, cells) = (&mut NoObserver, Cells { nx: input_len, ny: 1, nz: 1 });
+        let mut call = self.session.start_staged_call(arrays, observer, cells, [input_len, output_len])?;
         let mut multiply = || {
             if checks_input && call.arrays.device_input != 0 {
                 let inspected = inspect_arrays(&mut call, scalars, box_of(input_len), false)?;
@@ -435,7 +411,7 @@ impl Engine for Cuda {
             + self.products.iter().chain(&self.rounded).flatten().map(Matrix::bytes).sum::<usize>()
             + self.to_csr.as_ref().map_or(0, Permutation::bytes)
             + self.scalars.as_ref().map_or(0, |(memory, _)| memory.bytes)
-            + self.staging.as_ref().map_or(0, |memory| memory.bytes);
+            + self.session.staging_bytes();
         [self.session.bytes(), device_bytes]
     }
 

@@ -2,9 +2,8 @@
 
 use super::run::Run;
 use crate::cuda::call::FallibleSteps;
-use crate::cuda::launch;
-use crate::cuda::launch::{CellTransferArgs, FinishKind, RowFinish, Sum};
-use crate::cuda::vectors::{inspect_arrays, transfer_args};
+use crate::cuda::launch::{FinishKind, RowFinish};
+use crate::cuda::vectors::inspect_arrays;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
 
@@ -15,22 +14,17 @@ impl SolveSteps for Run<'_> {
 
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let cells = self.state.box_of();
-        self.attempt(|s| inspect_arrays(&mut s.call, &mut s.state.scalars, cells, guess))
-            .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::uninspected() })
+        self.attempt(|s| inspect_arrays(&mut s.call, &mut s.state.scalars, cells, guess)).unwrap_or(Inputs::failed())
     }
 
     fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>) {
         let (cells, b) = (self.state.box_of(), self.vector_to_write(VectorId::B));
         if let Some(guess) = load.guess() {
             let x = self.vector_to_write(VectorId::X);
-            self.step(|s| match guess {
-                true => launch::cell_load(s.stream, &transfer_args(cells, s.call.output, x, scale)),
-                false => s.stream.fill(x, 0, 8 * s.state.spec.rows),
-            });
+            self.step(|s| s.call.load_guess((cells, x), scale, guess));
         }
         let rhs_norm2 = self.scalar(|s| {
-            let sum = s.sum();
-            launch::cell_load(s.stream, &CellTransferArgs { sum, ..transfer_args(cells, s.call.input, b, scale) })?;
+            s.call.load_input((cells, b), scale, s.sum())?;
             if load == Load::Rhs { Ok(0.0) } else { s.fetch_sum() }
         });
         (rhs_norm2, None)
@@ -50,12 +44,7 @@ impl SolveSteps for Run<'_> {
 
     fn store(&mut self, scale: f64) {
         let (cells, x) = (self.state.box_of(), self.state.vector(VectorId::X));
-        self.step(|s| {
-            let store_args =
-                CellTransferArgs { sum: Sum::default(), ..transfer_args(cells, s.call.output, x, scale.recip()) };
-            launch::cell_store(s.stream, &store_args)?;
-            s.call.fetch_output()
-        });
+        self.step(|s| s.call.store_output((cells, x), scale));
     }
 
     fn multiply_rhs(&mut self) {
