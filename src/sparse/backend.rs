@@ -188,13 +188,4 @@ pub trait SparseBackend: Engine + Send {
     /// Discards the data that depends on the storage format for products. Called before the matrix is converted to
     /// another format.
     fn discard_format_data(&mut self);
-    /// Runs `local_task` and `other_task`: concurrently if `rows` is large enough for several threads, otherwise one
-    /// after the other.
-    fn run_both(
-        &mut self,
-        rows: usize,
-        threads: usize,
-        local_task: &mut dyn FnMut(),
-        other_task: &(dyn Fn() + Sync),
-    ) -> Result<()>;
 }

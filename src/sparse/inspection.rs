@@ -3,10 +3,10 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::base::memory::check_available;
-use crate::base::workers::Workers;
+use crate::base::workers::{Workers, divide_lanes};
 use crate::error::{Result, push, zeroed};
 use crate::options::{Dominance, Triangle};
+use std::ops::Range;
 
 /// Name of an allocation in error messages.
 const ALLOCATION_NAME: &str = "an inspection of a matrix";
@@ -75,22 +75,116 @@ impl Inspection {
     }
 }
 
+/// Comparison of entries with their mirrored entries.
+#[derive(Clone, Copy, Default)]
+struct Comparison {
+    /// First pair, in the order of the rows, whose difference exceeds rounding.
+    first_asymmetry: Option<Asymmetry>,
+    /// Whether the bits of a pair differ.
+    is_different: bool,
+}
+
+impl Comparison {
+    /// Compares a_ij = `value` with a_ji = `mirrored_value`, i < j.
+    fn compare<I: Index>(&mut self, a: &Csr<I>, (i, j): (usize, usize), value: f64, mirrored_value: f64) {
+        if value.to_bits() == mirrored_value.to_bits() {
+            return;
+        }
+        self.is_different = true;
+        let asymmetry = Asymmetry { i, j, value, mirrored_value };
+        if self.precedes_all(&asymmetry) && !a.is_mirrored(i, j, value, mirrored_value) {
+            self.first_asymmetry = Some(asymmetry);
+        }
+    }
+
+    /// Returns whether this pair precedes `first_asymmetry`.
+    fn precedes_all(&self, asymmetry: &Asymmetry) -> bool {
+        self.first_asymmetry.is_none_or(|first| (asymmetry.i, asymmetry.j) < (first.i, first.j))
+    }
+
+    /// Returns the result for the pairs of both comparisons.
+    fn joined(self, other: Self) -> Self {
+        let first_asymmetry = other.first_asymmetry.filter(|pair| self.precedes_all(pair)).or(self.first_asymmetry);
+        Self { first_asymmetry, is_different: self.is_different || other.is_different }
+    }
+}
+
+/// Result of the inspection of consecutive rows.
+#[derive(Default)]
+struct Part {
+    /// Properties other than symmetry and empty columns.
+    inspection: Inspection,
+    comparison: Comparison,
+    /// Number of stored entries below the diagonal.
+    lower_count: usize,
+    /// Number of stored entries above the diagonal whose mirrored entry is stored.
+    mirrored_count: usize,
+}
+
+impl Part {
+    /// Joins the results of these rows and of later rows.
+    fn joined(self, later: Self) -> Self {
+        let (a, b) = (self.inspection, later.inspection);
+        let inspection = Inspection {
+            first_empty_row: a.first_empty_row.or(b.first_empty_row),
+            first_zero_diagonal: a.first_zero_diagonal.or(b.first_zero_diagonal),
+            first_nonpositive_diagonal: a.first_nonpositive_diagonal.or(b.first_nonpositive_diagonal),
+            has_lower_entries: a.has_lower_entries || b.has_lower_entries,
+            has_upper_entries: a.has_upper_entries || b.has_upper_entries,
+            infinity_norm: a.infinity_norm.max(b.infinity_norm),
+            off_diagonal_count: a.off_diagonal_count + b.off_diagonal_count,
+            negative_count: a.negative_count + b.negative_count,
+            ..Inspection::default()
+        };
+        Self {
+            inspection,
+            comparison: self.comparison.joined(later.comparison),
+            lower_count: self.lower_count + later.lower_count,
+            mirrored_count: self.mirrored_count + later.mirrored_count,
+        }
+    }
+}
+
 impl<I: Index> Csr<I> {
-    /// Computes the properties of a square matrix in two passes over the entries. Allocates 9 bytes per row.
-    pub fn inspect(&self) -> Result<Inspection> {
-        let rows = self.rows();
-        check_available(rows as u128 * 9, ALLOCATION_NAME)?;
-        let (asymmetry, is_exactly_symmetric) = self.asymmetry()?;
-        let mut inspection = Inspection { asymmetry, is_exactly_symmetric, rows, ..Inspection::default() };
-        let mut is_column_filled = zeroed(rows, ALLOCATION_NAME)?;
-        for i in 0..rows {
+    /// Computes the properties of a square matrix.
+    pub fn inspect(&self, workers: &mut Workers) -> Result<Inspection> {
+        let piece_count = workers.piece_count(size_of_val(&*self.val));
+        let parts = workers.map(divide_lanes(&self.ptr, piece_count), |rows| self.inspect_rows(rows))?;
+        let mut whole = parts.into_iter().fold(Part::default(), Part::joined);
+        if whole.mirrored_count < whole.lower_count {
+            let parts = workers.map(divide_lanes(&self.ptr, piece_count), |rows| self.compare_with_missing(rows))?;
+            whole.comparison = parts.into_iter().fold(whole.comparison, Comparison::joined);
+        }
+        let Part { inspection, comparison, .. } = whole;
+        let first_empty_column =
+            if comparison.is_different { self.first_empty_column()? } else { inspection.first_empty_row };
+        Ok(Inspection {
+            asymmetry: comparison.first_asymmetry,
+            is_exactly_symmetric: !comparison.is_different,
+            first_empty_column,
+            rows: self.rows(),
+            ..inspection
+        })
+    }
+
+    /// Computes the properties of some rows. Compares the entries a_ij, i < j, with a_ji; a missing entry is 0.
+    fn inspect_rows(&self, rows: Range<usize>) -> Part {
+        let mut part = Part::default();
+        for i in rows {
             let (mut sum, mut diagonal) = (0.0, 0.0);
-            for (j, a) in self.row(i).filter(|(_, a)| *a != 0.0) {
+            for (j, a) in self.row(i) {
+                if j > i {
+                    let mirrored_value = self.get(j, i);
+                    part.mirrored_count += usize::from(mirrored_value.is_some());
+                    part.comparison.compare(self, (i, j), a, mirrored_value.unwrap_or(0.0));
+                }
+                part.lower_count += usize::from(j < i);
+                let is_filled = a != 0.0;
                 sum += a.abs();
-                is_column_filled[j] = true;
-                inspection.has_lower_entries |= j < i;
-                inspection.has_upper_entries |= j > i;
-                inspection.off_diagonal_count += usize::from(i != j);
+                let inspection = &mut part.inspection;
+                inspection.has_lower_entries |= is_filled && j < i;
+                inspection.has_upper_entries |= is_filled && j > i;
+                inspection.off_diagonal_count += usize::from(is_filled && i != j);
                 inspection.negative_count += usize::from(i != j && a < 0.0);
                 if i == j {
                     diagonal = a;
@@ -101,56 +195,31 @@ impl<I: Index> Csr<I> {
                     *first_row = Some(i);
                 }
             };
+            let inspection = &mut part.inspection;
             record_first(&mut inspection.first_empty_row, sum == 0.0);
             record_first(&mut inspection.first_zero_diagonal, diagonal == 0.0);
             record_first(&mut inspection.first_nonpositive_diagonal, diagonal <= 0.0);
             inspection.infinity_norm = inspection.infinity_norm.max(sum);
         }
-        inspection.first_empty_column = is_column_filled.iter().position(|filled: &bool| !filled);
-        Ok(inspection)
+        part
     }
 
-    /// Returns the first entry a_ij that differs from a_ji by more than rounding, and whether A = A^T bitwise.
-    /// `next_entry[j]` is the index in `col` of the first entry of row j to the right of the diagonal that has not been
-    /// compared yet. Rows are processed in ascending order. The entries of row j to the right of the diagonal are
-    /// therefore compared in ascending order of their columns.
-    fn asymmetry(&self) -> Result<(Option<Asymmetry>, bool)> {
-        let mut next_entry: Vec<usize> = zeroed(self.rows(), ALLOCATION_NAME)?;
-        let (mut first_asymmetry, mut is_exact): (Option<Asymmetry>, bool) = (None, true);
-        // Compares a_ij with a_ji; a missing entry is 0.
-        let mut compare = |i: usize, j: usize, value: f64, mirrored_value: f64| {
-            if value.to_bits() == mirrored_value.to_bits() {
-                return;
-            }
-            is_exact = false;
-            if !self.is_mirrored(i, j, value, mirrored_value)
-                && first_asymmetry.is_none_or(|found| (i, j) < (found.i, found.j))
-            {
-                first_asymmetry = Some(Asymmetry { i, j, value, mirrored_value });
-            }
-        };
-        for i in 0..self.rows() {
-            let (mut k, row_end) = (self.ptr[i], self.ptr[i + 1]);
-            while k < row_end && self.col[k].to_usize() < i {
-                let j = self.col[k].to_usize();
-                // If an entry of row j in a column c < i has not been compared yet, row c has no entry in column j.
-                while next_entry[j] < self.ptr[j + 1] && self.col[next_entry[j]].to_usize() < i {
-                    compare(j, self.col[next_entry[j]].to_usize(), self.val[next_entry[j]], 0.0);
-                    next_entry[j] += 1;
-                }
-                let has_mirror = next_entry[j] < self.ptr[j + 1] && self.col[next_entry[j]].to_usize() == i;
-                compare(j, i, if has_mirror { self.val[next_entry[j]] } else { 0.0 }, self.val[k]);
-                next_entry[j] += usize::from(has_mirror);
-                k += 1;
-            }
-            next_entry[i] = if k < row_end && self.col[k].to_usize() == i { k + 1 } else { k };
-        }
-        for (j, next_entry) in next_entry.iter().enumerate() {
-            for k in *next_entry..self.ptr[j + 1] {
-                compare(j, self.col[k].to_usize(), self.val[k], 0.0);
+    /// Compares the entries a_ij, i > j, of some rows with a_ji = 0 if a_ji is missing.
+    fn compare_with_missing(&self, rows: Range<usize>) -> Comparison {
+        let mut comparison = Comparison::default();
+        for i in rows {
+            for (j, a) in self.row(i).take_while(|(j, _)| *j < i).filter(|(j, _)| self.get(*j, i).is_none()) {
+                comparison.compare(self, (j, i), 0.0, a);
             }
         }
-        Ok((first_asymmetry, is_exact))
+        comparison
+    }
+
+    /// Returns the first column without nonzero entries.
+    fn first_empty_column(&self) -> Result<Option<usize>> {
+        let mut is_filled = zeroed(self.rows(), ALLOCATION_NAME)?;
+        self.col.iter().zip(&self.val).filter(|(_, a)| **a != 0.0).for_each(|(j, _)| is_filled[j.to_usize()] = true);
+        Ok(is_filled.iter().position(|filled: &bool| !filled))
     }
 
     /// Returns whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|). If a_ii or a_jj is 0, the bound is
@@ -249,7 +318,7 @@ mod tests {
                 .map(|row| row.iter().enumerate().filter_map(|(j, a)| a.map(|a| (j as u32, a))).collect())
                 .collect();
             let rows: Vec<&[(u32, f64)]> = rows.iter().map(|row| &row[..]).collect();
-            let inspection = csr(&rows).inspect().unwrap();
+            let inspection = csr(&rows).inspect(&mut Workers::always_parallel(1 + round % 3)).unwrap();
             let entry = |i: usize, j: usize| dense[i][j].unwrap_or(0.0);
             let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
             let expected = pairs.clone().find(|&(i, j)| entry(i, j) != entry(j, i));
@@ -273,8 +342,11 @@ mod tests {
 
     #[test]
     fn rounding_errors_do_not_count_as_asymmetry() {
-        let inspect_with =
-            |lower_value: f64| csr(&[&[(0, 4.0), (1, 1.0)], &[(0, lower_value), (1, 9.0)]]).inspect().unwrap();
+        let inspect_with = |lower_value: f64| {
+            csr(&[&[(0, 4.0), (1, 1.0)], &[(0, lower_value), (1, 9.0)]])
+                .inspect(&mut Workers::single_threaded())
+                .unwrap()
+        };
         let inspection = inspect_with(1.0 + 5e-12);
         assert!(inspection.asymmetry.is_none() && !inspection.is_exactly_symmetric);
         assert!(inspect_with(1.0 + 7e-12).asymmetry.is_some());

@@ -65,7 +65,7 @@ pub trait Matrix: Sync {
     /// Returns the number of rows i < min(rows, cols) whose diagonal entry is zero or missing.
     fn count_zero_diagonals(&self) -> usize;
     /// Computes the properties of a square matrix that guide the choice of a method.
-    fn inspect(&self) -> Result<Inspection>;
+    fn inspect(&self, workers: &mut Workers) -> Result<Inspection>;
     /// Returns the kind of diagonal dominance of a square matrix.
     fn dominance(&self) -> Result<Dominance>;
     /// Returns A^T, stored by rows.
@@ -120,8 +120,8 @@ impl<I: MatrixIndex> Matrix for AssembledMatrix<I> {
         (0..a.rows().min(a.cols)).filter(|&i| a.get(i, i).unwrap_or(0.0) == 0.0).count()
     }
 
-    fn inspect(&self) -> Result<Inspection> {
-        self.csr.inspect()
+    fn inspect(&self, workers: &mut Workers) -> Result<Inspection> {
+        self.csr.inspect(workers)
     }
 
     fn dominance(&self) -> Result<Dominance> {

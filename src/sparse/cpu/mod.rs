@@ -224,16 +224,6 @@ impl SparseBackend for Cpu {
     fn discard_format_data(&mut self) {
         self.product_parts = [None, None];
     }
-
-    fn run_both(
-        &mut self,
-        rows: usize,
-        threads: usize,
-        local_task: &mut dyn FnMut(),
-        other_task: &(dyn Fn() + Sync),
-    ) -> Result<()> {
-        team_for_rows(&mut self.team, rows, threads)?.run_both(local_task, other_task).map(drop)
-    }
 }
 
 impl Engine for Cpu {

@@ -368,18 +368,6 @@ impl SparseBackend for Cuda {
             state.recorded_loop = None;
         }
     }
-
-    fn run_both(
-        &mut self,
-        _: usize,
-        _: usize,
-        local_task: &mut dyn FnMut(),
-        other_task: &(dyn Fn() + Sync),
-    ) -> Result<()> {
-        local_task();
-        other_task();
-        Ok(())
-    }
 }
 
 /// Sets y = 0, the result of a product with a matrix that has no rows or no columns.

@@ -25,7 +25,6 @@ use crate::sparse::backend::{
 use crate::sparse::{Inspection, Matrix, MatrixSizes, Stored, check_finite};
 use methods::{MethodWorkspace, work_vector_count};
 use plan::{Plan, check_nonempty, check_tolerance, choose_plan, transpose_bytes};
-use std::sync::{Mutex, PoisonError};
 
 /// Solver object of a handle: backend, storage format, and factorization of its matrix.
 pub struct Sparse {
@@ -228,26 +227,14 @@ impl Sparse {
         Ok(())
     }
 
-    /// Computes the properties of the matrix. If the matrix has not been converted to its storage format yet, other
-    /// threads convert it at the same time.
+    /// Computes the properties of the matrix. Converts it to its storage format if it has not been converted yet.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        if self.has_product(options)? {
-            return matrix.inspect();
+        let mut workers = Workers::new(self.machine.threads);
+        let inspection = matrix.inspect(&mut workers)?;
+        if !self.has_product(options)? {
+            self.drop_product();
+            self.product = Some(ProductMatrix::new(matrix, options, self.machine.is_device(), &mut workers)?);
         }
-        self.drop_product();
-        let (mut inspection, product) = (None, Mutex::new(None));
-        let on_device = self.machine.is_device();
-        // One thread inspects the matrix, and the others convert it.
-        let other_threads = self.machine.threads.saturating_sub(1).max(1);
-        let convert = || {
-            let conversion = ProductMatrix::new(matrix, options, on_device, &mut Workers::new(other_threads));
-            *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(conversion);
-        };
-        let rows = matrix.sizes().rows;
-        self.backend.run_both(rows, self.machine.threads, &mut || inspection = Some(matrix.inspect()), &convert)?;
-        let missing_thread = || Error::Internal("a thread of the setup did not run".to_owned());
-        let inspection = inspection.ok_or_else(missing_thread)??;
-        self.product = Some(product.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or_else(missing_thread)??);
         Ok(inspection)
     }
 
