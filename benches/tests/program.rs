@@ -223,7 +223,8 @@ fn the_thesis_has_every_method_and_format() {
     let places = result["places"].as_array().unwrap().len();
     let solves = result["solves"].as_array().unwrap();
     assert_eq!(solves.len(), 5 * places * 15);
-    assert_eq!(result["products"].as_array().unwrap().len(), 5 * places * 12);
+    let products = result["products"].as_array().unwrap();
+    assert_eq!(products.len(), 5 * places * 12);
     let of = |system: &str, method: &str| {
         solves.iter().find(|row| row["system"] == system && row["method"] == method).unwrap().clone()
     };
@@ -239,7 +240,16 @@ fn the_thesis_has_every_method_and_format() {
     assert!(printed.contains("Not measured: memplus: pass a folder with memplus.mtx"), "{printed}");
     for row in solves.iter().filter(|row| row["end"] == "converged") {
         assert!(row["residual"].as_f64().unwrap() <= 1e-6 && !row["solve"].as_array().unwrap().is_empty(), "{row}");
+        assert!(row["factorize"].as_f64().unwrap() > 0.0, "{row}");
     }
+    assert_eq!(printed.matches("1 thread, setup ms").count(), systems.len(), "{printed}");
+    for row in products.iter().filter(|row| row["format"] == "diagonal") {
+        // All entries of bcsstm22 are on its diagonal.
+        let refused = row["refused"].as_str();
+        assert_eq!(refused.is_none(), row["system"] == "bcsstm22", "{row}");
+        assert!(refused.is_none_or(|reason| printed.contains(reason)), "{printed}");
+    }
+    assert!(products.iter().filter(|row| row["format"] == "dia").all(|row| row["refused"].is_null()), "{printed}");
     let charts = result["charts"].as_array().unwrap();
     let figures: Vec<&str> = charts.iter().map(|chart| chart["name"].as_str().unwrap()).collect();
     let expected = ["8_1", "8_2", "8_3", "8_4", "8_5", "8_6a", "8_6b", "8_7"].map(|n| format!("thesis_figure_{n}"));

@@ -52,17 +52,18 @@ impl Thesis {
         table(&["system", "rows", "nonzeros", "of that zeros", "longest row", "padded", "density, %"], &rows)
     }
 
-    /// Milliseconds of a solve and iterations, by method and place.
+    /// Milliseconds of the setup and of a solve, and iterations, by method and place.
     fn of_solves(&self, system: &str) -> String {
         let cells = |method: &str, place: &String| {
             let is = |row: &&SolveRow| row.system == system && row.place == *place && row.method == method;
             let row = self.solves.iter().find(is);
             let on_device = place == DEVICE;
             let Some(row) = row.filter(|row| row.refused.is_none()) else {
-                return refused(if on_device { 3 } else { 1 });
+                return refused(if on_device { 4 } else { 2 });
             };
             let end = if row.converged() { String::new() } else { format!(", {}", row.end) };
-            let mut cells = vec![format!("{} [{}]{end}", digits(1e3 * row.solve.median()), row.iterations)];
+            let solve = format!("{} [{}]{end}", digits(1e3 * row.solve.median()), row.iterations);
+            let mut cells = vec![digits(1e3 * row.factorize), solve];
             if on_device {
                 let resident = row.resident.as_ref().map_or(f64::NAN, Samples::median);
                 cells.extend([resident, row.transfer].map(|seconds| digits(1e3 * seconds)));
@@ -73,8 +74,9 @@ impl Thesis {
             let cells = self.places.iter().flat_map(|place| cells(method, place));
             [method.to_owned()].into_iter().chain(cells).collect()
         };
-        let on_device = ["with transfers: solve ms [iterations]", "solve ms", "transfers ms"];
-        self.by_place(&["method"], "solve ms [iterations]", &on_device, &METHODS.iter().map(row).collect::<Vec<_>>())
+        let on_host = ["setup ms", "solve ms [iterations]"];
+        let on_device = ["setup ms", "with transfers: solve ms [iterations]", "solve ms", "transfers ms"];
+        self.by_place(&["method"], &on_host, &on_device, &METHODS.iter().map(row).collect::<Vec<_>>())
     }
 
     /// Milliseconds of a product, by format and place.
@@ -98,13 +100,13 @@ impl Thesis {
         };
         let rows: Vec<Vec<String>> = of(&self.places[0]).into_iter().enumerate().map(row).collect();
         let on_device = ["with transfers: product ms", "product ms"];
-        self.by_place(&["format", "stored values"], "product ms", &on_device, &rows)
+        self.by_place(&["format", "stored values"], &["product ms"], &on_device, &rows)
     }
 
     /// Formats a table whose first columns are followed by those of each place.
-    fn by_place(&self, first: &[&str], on_host: &str, on_device: &[&str], rows: &[Vec<String>]) -> String {
+    fn by_place(&self, first: &[&str], on_host: &[&str], on_device: &[&str], rows: &[Vec<String>]) -> String {
         let of = |place: &String| -> Vec<String> {
-            let columns = if place == DEVICE { on_device } else { &[on_host] };
+            let columns = if place == DEVICE { on_device } else { on_host };
             columns.iter().map(|column| format!("{place}, {column}")).collect()
         };
         let head: Vec<String> =
