@@ -191,7 +191,7 @@ template <class V> __device__ inline void compute_slice_lengths(const ConvertArg
 }
 
 // Weight of the Jacobi step. docs/development/experiments.md compares weights.
-constexpr double JACOBI_WEIGHT = 1.6;
+constexpr double JACOBI_WEIGHT = 1.65;
 
 // Converts the rows, and computes jacobi_factor = JACOBI_WEIGHT / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). Let S
 // be the diagonal matrix of the s_i. The eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem, so Jacobi steps

@@ -55,12 +55,17 @@ impl Couplings {
     /// Converts a symmetric matrix, multiplied by a power of two. With this factor, the largest magnitude of a diagonal
     /// entry is at least 1 and below 2. Also returns the factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
+        let scale = Self::scale_of(s, workers)?;
+        Ok((Self::of(s, scale, workers)?, scale))
+    }
+
+    /// Returns the factor of [`Self::scaled`].
+    pub fn scale_of<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<f64> {
         let row_ranges = divide_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
         let largest_diagonal_of =
             |rows: Range<usize>| rows.filter_map(|i| s.get(i, i)).fold(0.0, |largest: f64, d| largest.max(d.abs()));
         let largest_diagonal = workers.map(row_ranges, largest_diagonal_of)?.into_iter().fold(0.0, f64::max);
-        let scale = power_of_two_below(largest_diagonal).recip();
-        Ok((Self::of(s, scale, workers)?, scale))
+        Ok(power_of_two_below(largest_diagonal).recip())
     }
 
     /// Converts `scale` times the matrix of a box of cells. A row sum becomes zero if its magnitude is at most

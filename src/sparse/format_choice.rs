@@ -63,7 +63,7 @@ impl FormatRequest {
             return Ok((FormatKind::Diagonal, FormatKind::Diagonal.size(a, workers)?));
         }
         let mut best = (FormatKind::Csr, FormatKind::Csr.size(a, workers)?);
-        if offsets(a, MAX_DIAGONALS)?.is_some() {
+        if offsets(a, MAX_DIAGONALS, workers)?.is_some() {
             self.keep_smaller((FormatKind::Dia, FormatKind::Dia.size(a, workers)?), &mut best);
         }
         let entry_bytes = (size_of::<f64>() + size_of::<I>()) as u128;

@@ -1,7 +1,7 @@
 //! Kernels of `sparse`: argument structures and launches. The files in kernels/sparse describe the fields of the
 //! structures.
 
-use super::aggregation::BLOCK_SIZE;
+use super::aggregation::{BLOCK_SIZE, Couplings};
 use super::declare::Address;
 use super::labelled::cell_blocks;
 use super::vectors::{FIRST_FAMILY_KERNEL, Sum, VectorArgs};
@@ -60,6 +60,9 @@ plain_kernels! {
     PlainKernel from FIRST_FAMILY_KERNEL, in PLAIN_KERNELS:
     /// Computes in f64 a linear combination of vectors in f32.
     CombineToDouble combine_to_double(CombineArgs) = "sparse_combine_to_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
+    /// Replaces a matrix in csr by couplings and row sums for aggregation.
+    CsrCouplings csr_couplings(CsrCouplingsArgs) = "sparse_agg_couplings_f64", |a| cell_blocks(i64::from(a.c.rows)),
+        BLOCK_SIZE;
     /// Permutes values, and adds duplicates.
     Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Rounds values to f32.

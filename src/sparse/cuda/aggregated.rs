@@ -8,7 +8,7 @@ use crate::base::csr::Csr;
 use crate::base::workers::Workers;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CombineArgs, MAX_CELL_BLOCKS, RoundArgs, Sum};
+use crate::cuda::launch::{Address, CombineArgs, CsrCouplingsArgs, MAX_CELL_BLOCKS, RoundArgs, Sum};
 use crate::cuda::vectors::{Scale, without_result};
 use crate::direct::couplings::Couplings;
 use crate::error::{Result, collected};
@@ -27,7 +27,7 @@ pub struct AggregationPreconditioner {
 }
 
 impl AggregationPreconditioner {
-    /// Sets up the cycle. The host converts the matrix to couplings, and the device forms the aggregates.
+    /// Sets up the cycle.
     /// `previous_multigrid` was built for the previous matrix. Its memory is reused, and so are its aggregates if they
     /// pass the quality test. `scalars` is the address of the scalars of CG.
     pub fn new(
@@ -37,16 +37,19 @@ impl AggregationPreconditioner {
         previous_multigrid: Option<AggregationMultigrid>,
         scalars: Address,
     ) -> Result<(Self, SetupResult)> {
-        let (couplings, matrix_scale) = Couplings::scaled(a, &mut Workers::new(setup.threads))?;
-        let shape = MatrixShape { rows: a.rows(), entries: couplings.a.len() };
+        let matrix_scale = Couplings::scale_of(a, &mut Workers::new(setup.threads))?;
+        let shape = MatrixShape { rows: a.rows(), entries: a.val.len() };
         let rules = AggregationRules::with_passes(pairing_passes(a));
-        let send_matrix = |c: &launch::aggregation::Couplings| send_couplings(stream, &couplings, c);
+        let write_couplings = |c: &launch::aggregation::Couplings| {
+            send_rows(stream, a, c)?;
+            launch::csr_couplings(stream, &CsrCouplingsArgs { c: *c, scale: matrix_scale })
+        };
         let (multigrid, _) = AggregationMultigrid::new(
             stream,
             (shape, &rules),
             (matrix_scale, setup.stores_m_in_f32),
             previous_multigrid,
-            send_matrix,
+            write_couplings,
         )?;
         let mut memory = Allocations::new(ALLOCATION_NAME);
         let scale = Scale {
@@ -88,20 +91,12 @@ impl AggregationPreconditioner {
     }
 }
 
-/// Copies `couplings` to the device arrays of `device_couplings`. The number of couplings is below 2^32.
-fn send_couplings(
-    stream: &Stream,
-    couplings: &Couplings,
-    device_couplings: &launch::aggregation::Couplings,
-) -> Result<()> {
-    let row_starts = collected(couplings.ptr.iter().map(|&start| start as u32), ALLOCATION_NAME)?;
-    let coupling_counts = collected(couplings.ptr.windows(2).map(|row| (row[1] - row[0]) as u32), ALLOCATION_NAME)?;
-    stream.send(device_couplings.row_start, &row_starts)?;
-    stream.send(device_couplings.length, &coupling_counts)?;
-    stream.send(device_couplings.col, &couplings.col)?;
-    stream.send(device_couplings.a, &couplings.a)?;
-    stream.send(device_couplings.row_sum, &couplings.row_sum)?;
-    stream.send(device_couplings.diagonal, &couplings.diagonal)?;
-    // The host arrays are freed on return.
+/// Copies the arrays of a matrix to the device arrays of `couplings`. The number of entries is below 2^32.
+fn send_rows(stream: &Stream, a: &Csr<u32>, couplings: &launch::aggregation::Couplings) -> Result<()> {
+    let row_starts = collected(a.ptr.iter().map(|&start| start as u32), ALLOCATION_NAME)?;
+    stream.send(couplings.row_start, &row_starts)?;
+    stream.send(couplings.col, &a.col)?;
+    stream.send(couplings.a, &a.val)?;
+    // The host array is freed on return.
     stream.wait()
 }

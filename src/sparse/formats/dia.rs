@@ -4,8 +4,8 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::isa::for_each_isa;
-use crate::base::workers::{Workers, divide_each_lane, divide_range};
-use crate::error::{Result, collected, insert, push, zeroed};
+use crate::base::workers::{Workers, divide_each_lane, divide_lanes, divide_range};
+use crate::error::{Result, collected, extend, insert, push, zeroed};
 use crate::sparse::stored::{
     FormatSize, FormatView, OutputArrays, POINTER_BYTES, RowProducts, Stored, ThreadDivision, TransposedRowProducts,
     hull_of_ranges,
@@ -27,11 +27,24 @@ pub struct Dia {
 
 /// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `max_count`
 /// offsets.
-pub fn offsets<I: Index>(a: &Csr<I>, max_count: usize) -> Result<Option<Vec<i64>>> {
+pub fn offsets<I: Index>(a: &Csr<I>, max_count: usize, workers: &mut Workers) -> Result<Option<Vec<i64>>> {
+    let pieces = divide_lanes(&a.ptr, workers.piece_count(size_of_val(&*a.col)));
+    let mut offsets = Vec::new();
+    for of_piece in workers.map(pieces, |rows| offsets_of_rows(a, rows, max_count))? {
+        let Some(of_piece) = of_piece? else { return Ok(None) };
+        extend(&mut offsets, of_piece, ALLOCATION_NAME)?;
+    }
+    offsets.sort_unstable();
+    offsets.dedup();
+    Ok((offsets.len() <= max_count).then_some(offsets))
+}
+
+/// Returns the offsets of the entries of some rows; `None` if there are more than `max_count` offsets.
+fn offsets_of_rows<I: Index>(a: &Csr<I>, rows: Range<usize>, max_count: usize) -> Result<Option<Vec<i64>>> {
     let mut found_offsets = HashMap::new();
     // In many matrices, consecutive rows have the same offsets. These offsets need to be inserted only once.
     let mut previous_offsets: Vec<i64> = Vec::new();
-    for i in 0..a.rows() {
+    for i in rows {
         let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
         if previous_offsets.len() == a.row_len(i) && a.row(i).map(offset).eq(previous_offsets.iter().copied()) {
             continue;
@@ -45,9 +58,7 @@ pub fn offsets<I: Index>(a: &Csr<I>, max_count: usize) -> Result<Option<Vec<i64>
             return Ok(None);
         }
     }
-    let mut offsets = collected(found_offsets.into_keys(), ALLOCATION_NAME)?;
-    offsets.sort_unstable();
-    Ok(Some(offsets))
+    Ok(Some(collected(found_offsets.into_keys(), ALLOCATION_NAME)?))
 }
 
 pub fn size<I>(a: &Csr<I>, diagonals: usize) -> FormatSize {

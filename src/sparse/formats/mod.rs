@@ -81,7 +81,7 @@ impl FormatKind {
             Self::Csr => compressed_size(a.rows()),
             Self::Csc => compressed_size(a.cols),
             Self::Bsr(b) => bsr::size(a, b)?,
-            Self::Dia => dia::size(a, offsets(a, usize::MAX)?.map_or(0, |offsets| offsets.len())),
+            Self::Dia => dia::size(a, offsets(a, usize::MAX, workers)?.map_or(0, |offsets| offsets.len())),
             Self::Ell => ell::size(a),
             Self::Sell(shape) => sell::size(a, shape, workers)?,
             Self::Jds => jds::size::<I>(a.rows(), a.longest_row_len(), entry_count),
@@ -105,7 +105,9 @@ impl FormatKind {
             Self::Csr => return Ok(None),
             Self::Csc => boxed(Transposed(a.transposed(workers)?), ALLOCATION_NAME)?,
             Self::Bsr(b) => boxed(Bsr::of(a, b, size, workers)?, ALLOCATION_NAME)?,
-            Self::Dia => boxed(Dia::of(a, offsets(a, usize::MAX)?.unwrap_or_default(), workers)?, ALLOCATION_NAME)?,
+            Self::Dia => {
+                boxed(Dia::of(a, offsets(a, usize::MAX, workers)?.unwrap_or_default(), workers)?, ALLOCATION_NAME)?
+            }
             Self::Ell => boxed(Ell::of(a, workers)?, ALLOCATION_NAME)?,
             Self::Sell(shape) => boxed(Sell::of(a, shape, size, workers)?, ALLOCATION_NAME)?,
             Self::Jds => boxed(Jds::of(a, workers)?, ALLOCATION_NAME)?,

@@ -1,0 +1,37 @@
+// Conversion of a matrix in csr for multigrid by aggregation (kernels/aggregation).
+#pragma once
+#include "../aggregation/aggregation.cuh"
+
+namespace sparse {
+
+struct CsrCouplingsArgs {
+    // On entry, row i has the columns col[k] and the values a[k] for k = row_start[i], ..., row_start[i + 1] - 1.
+    aggregation::Couplings c;
+    double scale; // a power of two
+};
+
+// Replaces the rows of a symmetric matrix in csr by the couplings and row sums of `scale` times this matrix. One thread
+// processes a row, so the sums have the order of Couplings::of in src/direct/couplings.rs.
+__device__ inline void replace_by_couplings(const CsrCouplingsArgs &t) {
+    for_each_cell(t.c.rows, [&](int64_t i) {
+        const uint32_t start = t.c.row_start[i];
+        uint32_t next = start;
+        double row_sum = 0.0, coupling_sum = 0.0;
+        for (uint32_t k = start; k < t.c.row_start[i + 1]; k++) {
+            const uint32_t col = t.c.col[k];
+            const double value = t.c.a[k], coupling = -t.scale * value;
+            row_sum -= coupling;
+            if (col == i || value == 0.0) continue;
+            coupling_sum += coupling;
+            t.c.col[next] = col;
+            t.c.a[next++] = coupling;
+        }
+        aggregation::end_row(t.c, uint32_t(i), next - start, row_sum, coupling_sum);
+    });
+}
+
+} // namespace sparse
+
+SPARSE_KERNEL(sparse_agg_couplings_f64, CsrCouplingsArgs, replace_by_couplings)
+
+AGGREGATION_KERNELS(sparse)
