@@ -1,7 +1,8 @@
 // amgx FILE TOLERANCE CONFIG...: solvers of AMGX on one GPU.
 //
 // `rrbsolver-bench sparse NAME --write FILE` writes the system. The right-hand side is A (1, 1, ..), and solves start
-// from zero. A CONFIG is a file in AMGX's folder src/configs; FILE's tolerance and 1000 iterations replace its own.
+// from zero. A CONFIG is a file in AMGX's folder src/configs. TOLERANCE, relative to b in the 2-norm, and 1000
+// iterations replace its limits.
 // AMGX in A, built in A/build, and CUDA in C:
 //
 //     c++ -O3 -I$A/include -I$C/include benches/peers/amgx.cpp -L$A/build -lamgxsh -L$C/lib64 -lcudart -o amgx
@@ -25,8 +26,9 @@ static void check(AMGX_RC status, const char *what) {
 #define CHECK(call) check(call, #call)
 
 static void measure(const Rows &a, const char *system, const char *tolerance, const char *config) {
-  const std::string limits = "config_version=2, main:max_iters=1000, main:print_solve_stats=0, "
-                             "main:obtain_timings=0, amg:print_grid_stats=0, main:tolerance=";
+  const std::string limits = "config_version=2, main:max_iters=1000, main:norm=L2, main:convergence=RELATIVE_INI, "
+                             "main:print_solve_stats=0, main:obtain_timings=0, amg:print_grid_stats=0, "
+                             "main:tolerance=";
   const Numbers b = multiplied(a, Numbers(a.n(), 1.0));
   Numbers x(a.n()), setup, solve;
   int iterations = 0;

@@ -1,6 +1,7 @@
 // Conversion of a matrix in csr for multigrid by aggregation (kernels/aggregation).
 #pragma once
 #include "../aggregation/aggregation.cuh"
+#include "products.cuh"
 
 namespace sparse {
 
@@ -11,20 +12,30 @@ struct CsrCouplingsArgs {
 };
 
 // Replaces the rows of a symmetric matrix in csr by the couplings and row sums of `scale` times this matrix. One thread
-// processes a row, so the sums have the order of Couplings::of in src/direct/couplings.rs.
+// processes a row, so the sums have the order of Couplings::of in src/direct/couplings.rs. It loads BATCH entries before
+// it stores the first of their couplings, which replaces the same or an earlier entry.
 __device__ inline void replace_by_couplings(const CsrCouplingsArgs &t) {
     for_each_cell(t.c.rows, [&](int64_t i) {
-        const uint32_t start = t.c.row_start[i];
+        const uint32_t start = t.c.row_start[i], end = t.c.row_start[i + 1];
         uint32_t next = start;
         double row_sum = 0.0, coupling_sum = 0.0;
-        for (uint32_t k = start; k < t.c.row_start[i + 1]; k++) {
-            const uint32_t col = t.c.col[k];
-            const double value = t.c.a[k], coupling = -t.scale * value;
-            row_sum -= coupling;
-            if (col == i || value == 0.0) continue;
-            coupling_sum += coupling;
-            t.c.col[next] = col;
-            t.c.a[next++] = coupling;
+        for (uint64_t k = start; k < end; k += BATCH) {
+            uint32_t col[BATCH];
+            double value[BATCH];
+#pragma unroll
+            for (uint32_t b = 0; b < BATCH; b++) {
+                col[b] = k + b < end ? t.c.col[k + b] : uint32_t(i);
+                value[b] = k + b < end ? t.c.a[k + b] : 0.0;
+            }
+#pragma unroll
+            for (uint32_t b = 0; b < BATCH; b++) {
+                const double coupling = -t.scale * value[b];
+                row_sum -= coupling;
+                if (col[b] == i || value[b] == 0.0) continue;
+                coupling_sum += coupling;
+                t.c.col[next] = col[b];
+                t.c.a[next++] = coupling;
+            }
         }
         aggregation::end_row(t.c, uint32_t(i), next - start, row_sum, coupling_sum);
     });

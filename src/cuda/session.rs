@@ -161,8 +161,9 @@ impl Session {
         extents: Cells,
         [input_len, output_len]: [usize; 2],
     ) -> Result<Call<'a>> {
-        let (bytes, on_device) = (8 * (input_len + output_len), arrays.device_input != 0 && arrays.device_output != 0);
-        if !on_device && self.staging_bytes() < bytes {
+        let bytes = 8 * (input_len + output_len);
+        let are_on_device = arrays.device_input != 0 && arrays.device_output != 0;
+        if !are_on_device && self.staging_bytes() < bytes {
             self.staging = None;
             self.staging = Some(Memory::zeroed(&self.device, self.stream(), bytes, "arrays that are on the host")?);
         }

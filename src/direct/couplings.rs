@@ -52,14 +52,14 @@ impl Couplings {
         })
     }
 
-    /// Converts a symmetric matrix, multiplied by a power of two. With this factor, the largest magnitude of a diagonal
-    /// entry is at least 1 and below 2. Also returns the factor.
+    /// Converts a symmetric matrix, multiplied by the factor [`Self::scale_of`]. Also returns the factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
         let scale = Self::scale_of(s, workers)?;
         Ok((Self::of(s, scale, workers)?, scale))
     }
 
-    /// Returns the factor of [`Self::scaled`].
+    /// Returns the power of two by which a symmetric matrix is multiplied: the largest magnitude of a diagonal entry of
+    /// the product is at least 1 and below 2.
     pub fn scale_of<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<f64> {
         let row_ranges = divide_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
         let largest_diagonal_of =

@@ -146,11 +146,13 @@ impl Part {
 }
 
 impl<I: Index> Csr<I> {
-    /// Computes the properties of a square matrix.
+    /// Computes the properties of a square matrix. Each thread allocates 8 bytes per row.
     pub fn inspect(&self, workers: &mut Workers) -> Result<Inspection> {
-        let piece_count = workers.piece_count(size_of_val(&*self.val));
-        let parts = workers.map(divide_lanes(&self.ptr, piece_count), |rows| self.inspect_rows(rows))?;
-        let mut whole = parts.into_iter().fold(Part::default(), Part::joined);
+        let piece_count = workers.threads(size_of_val(&*self.val));
+        let mut whole = Part::default();
+        for part in workers.map(divide_lanes(&self.ptr, piece_count), |rows| self.inspect_rows(rows))? {
+            whole = whole.joined(part?);
+        }
         if whole.mirrored_count < whole.lower_count {
             let parts = workers.map(divide_lanes(&self.ptr, piece_count), |rows| self.compare_with_missing(rows))?;
             whole.comparison = parts.into_iter().fold(whole.comparison, Comparison::joined);
@@ -168,13 +170,15 @@ impl<I: Index> Csr<I> {
     }
 
     /// Computes the properties of some rows. Compares the entries a_ij, i < j, with a_ji; a missing entry is 0.
-    fn inspect_rows(&self, rows: Range<usize>) -> Part {
-        let mut part = Part::default();
+    /// `next_entry[j]` is the index in `col` at which the search for a_ji begins: the rows i are processed in ascending
+    /// order, so the search never returns to earlier entries. It is 0 before the first search in row j.
+    fn inspect_rows(&self, rows: Range<usize>) -> Result<Part> {
+        let (mut part, mut next_entry) = (Part::default(), zeroed(self.rows(), ALLOCATION_NAME)?);
         for i in rows {
             let (mut sum, mut diagonal) = (0.0, 0.0);
             for (j, a) in self.row(i) {
                 if j > i {
-                    let mirrored_value = self.get(j, i);
+                    let mirrored_value = self.find_from(&mut next_entry[j], j, i);
                     part.mirrored_count += usize::from(mirrored_value.is_some());
                     part.comparison.compare(self, (i, j), a, mirrored_value.unwrap_or(0.0));
                 }
@@ -201,7 +205,20 @@ impl<I: Index> Csr<I> {
             record_first(&mut inspection.first_nonpositive_diagonal, diagonal <= 0.0);
             inspection.infinity_norm = inspection.infinity_norm.max(sum);
         }
-        part
+        Ok(part)
+    }
+
+    /// Returns a_ji, or `None` if it is not stored. Searches from the index `next_entry` on, or in the whole row if
+    /// `next_entry` is 0, and moves `next_entry` to the first entry in column i or a later column.
+    fn find_from(&self, next_entry: &mut usize, j: usize, i: usize) -> Option<f64> {
+        let (start, end) = (self.ptr[j], self.ptr[j + 1]);
+        if *next_entry == 0 {
+            *next_entry = start + self.col[start..end].partition_point(|col| col.to_usize() < i);
+        }
+        while *next_entry < end && self.col[*next_entry].to_usize() < i {
+            *next_entry += 1;
+        }
+        (*next_entry < end && self.col[*next_entry].to_usize() == i).then(|| self.val[*next_entry])
     }
 
     /// Compares the entries a_ij, i > j, of some rows with a_ji = 0 if a_ji is missing.
@@ -307,7 +324,7 @@ mod tests {
             let mut dense = vec![vec![None; n]; n];
             for _ in 0..draw_below(12) {
                 let (i, j) = (draw_below(n as u64) as usize, draw_below(n as u64) as usize);
-                let value = draw_below(4) as f64 - 1.0;
+                let value = [-1.0, 0.0, -0.0, 1.0, 2.0][draw_below(5) as usize];
                 dense[i][j] = Some(value);
                 if draw_below(8) > 0 {
                     dense[j][i] = Some(value);
@@ -318,7 +335,8 @@ mod tests {
                 .map(|row| row.iter().enumerate().filter_map(|(j, a)| a.map(|a| (j as u32, a))).collect())
                 .collect();
             let rows: Vec<&[(u32, f64)]> = rows.iter().map(|row| &row[..]).collect();
-            let inspection = csr(&rows).inspect(&mut Workers::always_parallel(1 + round % 3)).unwrap();
+            let threads = 1 + draw_below(3) as usize;
+            let inspection = csr(&rows).inspect(&mut Workers::always_parallel(threads)).unwrap();
             let entry = |i: usize, j: usize| dense[i][j].unwrap_or(0.0);
             let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
             let expected = pairs.clone().find(|&(i, j)| entry(i, j) != entry(j, i));
@@ -336,6 +354,15 @@ mod tests {
             assert_eq!(inspection.first_nonpositive_diagonal, (0..n).find(|&i| entry(i, i) <= 0.0));
             assert_eq!(inspection.has_upper_entries, pairs.clone().any(|(i, j)| entry(i, j) != 0.0));
             assert_eq!(inspection.has_lower_entries, pairs.clone().any(|(i, j)| entry(j, i) != 0.0));
+            let is_exact = pairs.clone().all(|(i, j)| entry(i, j).to_bits() == entry(j, i).to_bits());
+            assert_eq!(inspection.is_exactly_symmetric, is_exact);
+            let count = |holds: fn(f64) -> bool| {
+                pairs.clone().flat_map(|(i, j)| [entry(i, j), entry(j, i)]).filter(|a| holds(*a)).count()
+            };
+            assert_eq!(inspection.off_diagonal_count, count(|a| a != 0.0));
+            assert_eq!(inspection.negative_count, count(|a| a < 0.0));
+            let row_norm = |i| (0..n).map(|j| entry(i, j).abs()).sum::<f64>();
+            assert_eq!(inspection.infinity_norm, (0..n).map(row_norm).fold(0.0, f64::max));
         }
         assert!(symmetric_count > 100 && unsymmetric_count > 100, "{symmetric_count} {unsymmetric_count}");
     }

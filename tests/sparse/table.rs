@@ -156,7 +156,7 @@ const ROUNDED: [RoundedRow; 3] = [
 ];
 
 /// Rows whose count differs on a device, where a multiply-add has one rounding instead of two, and sums have another
-/// order. The second count is that of an H200, except for can_24.
+/// order. A range contains the count of an H200.
 const ROUNDED_ON_DEVICE: [RoundedRow; 6] = [
     ("convdiff2d_50_p0.5_q0.25", "bicgstab,none", (83, 86)),
     ("convdiff2d_50_p0.5_q0.25", "bicgstab,jacobi", (83, 86)),

@@ -66,7 +66,7 @@ pub struct MatrixShape {
 impl SetupWorkspace {
     pub fn new(stream: &Stream, MatrixShape { rows, entries }: MatrixShape) -> Result<Self> {
         if entries >= u32::MAX as usize {
-            let message = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
+            let message = format!("aggregation supports fewer than 2^32 entries on a device, got {entries}");
             return Err(Error::Unsupported(message));
         }
         let layout = |base| {

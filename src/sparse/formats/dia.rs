@@ -30,12 +30,12 @@ pub struct Dia {
 pub fn offsets<I: Index>(a: &Csr<I>, max_count: usize, workers: &mut Workers) -> Result<Option<Vec<i64>>> {
     let pieces = divide_lanes(&a.ptr, workers.piece_count(size_of_val(&*a.col)));
     let mut offsets = Vec::new();
-    for of_piece in workers.map(pieces, |rows| offsets_of_rows(a, rows, max_count))? {
-        let Some(of_piece) = of_piece? else { return Ok(None) };
-        extend(&mut offsets, of_piece, ALLOCATION_NAME)?;
+    for piece_offsets in workers.map(pieces, |rows| offsets_of_rows(a, rows, max_count))? {
+        let Some(piece_offsets) = piece_offsets? else { return Ok(None) };
+        extend(&mut offsets, piece_offsets, ALLOCATION_NAME)?;
+        offsets.sort_unstable();
+        offsets.dedup();
     }
-    offsets.sort_unstable();
-    offsets.dedup();
     Ok((offsets.len() <= max_count).then_some(offsets))
 }
 
@@ -202,5 +202,30 @@ impl Stored for Dia {
     fn write(&self, output: &mut OutputArrays) {
         output.i0.fill_signed(self.offset.iter().copied());
         output.values.copy_from_slice(&self.val);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Row i has entries in the columns i and i + i / 4, so there are `rows` / 4 diagonals.
+    #[test]
+    fn offsets_do_not_depend_on_the_number_of_threads() {
+        let rows = 40;
+        let (mut ptr, mut col) = (vec![0], Vec::new());
+        for i in 0..rows {
+            col.push(i as u32);
+            if i >= 4 {
+                col.push((i + i / 4) as u32);
+            }
+            ptr.push(col.len());
+        }
+        let a = Csr { cols: 2 * rows, ptr, val: vec![1.0; col.len()], col };
+        for threads in [1, 2, 7] {
+            let offsets_up_to = |max_count| offsets(&a, max_count, &mut Workers::always_parallel(threads)).unwrap();
+            assert_eq!(offsets_up_to(10), Some((0..10).collect()));
+            assert_eq!(offsets_up_to(9), None);
+        }
     }
 }

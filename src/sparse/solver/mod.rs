@@ -229,12 +229,8 @@ impl Sparse {
 
     /// Computes the properties of the matrix. Converts it to its storage format if it has not been converted yet.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        let mut workers = Workers::new(self.machine.threads);
-        let inspection = matrix.inspect(&mut workers)?;
-        if !self.has_product(options)? {
-            self.drop_product();
-            self.product = Some(ProductMatrix::new(matrix, options, self.machine.is_device(), &mut workers)?);
-        }
+        let inspection = matrix.inspect(&mut Workers::new(self.machine.threads))?;
+        self.make_product(matrix, options)?;
         Ok(inspection)
     }
 
