@@ -4,6 +4,7 @@
 // For each stored value, a product reads the value, of 8 bytes (f32: 4), and a column index of 4 bytes. In bsr, there
 // is one column index per block. In dia, there are no column indices. X is the type of the vectors and of the row sums,
 // and V the type of the matrix values.
+#pragma once
 #include "rows.cuh"
 
 namespace sparse {

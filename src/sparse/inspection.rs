@@ -174,18 +174,19 @@ impl<I: Index> Csr<I> {
     /// order, so the search never returns to earlier entries. It is 0 before the first search in row j.
     fn inspect_rows(&self, rows: Range<usize>) -> Result<Part> {
         let (mut part, mut next_entry) = (Part::default(), zeroed(self.rows(), ALLOCATION_NAME)?);
+        let first_row = rows.start;
         for i in rows {
+            for (j, a) in self.row(i).skip_while(|(j, _)| *j <= i) {
+                let mirrored_value = self.find_from(&mut next_entry[j], first_row, (j, i));
+                part.mirrored_count += usize::from(mirrored_value.is_some());
+                part.comparison.compare(self, (i, j), a, mirrored_value.unwrap_or(0.0));
+            }
             let (mut sum, mut diagonal) = (0.0, 0.0);
+            let inspection = &mut part.inspection;
             for (j, a) in self.row(i) {
-                if j > i {
-                    let mirrored_value = self.find_from(&mut next_entry[j], j, i);
-                    part.mirrored_count += usize::from(mirrored_value.is_some());
-                    part.comparison.compare(self, (i, j), a, mirrored_value.unwrap_or(0.0));
-                }
-                part.lower_count += usize::from(j < i);
                 let is_filled = a != 0.0;
                 sum += a.abs();
-                let inspection = &mut part.inspection;
+                part.lower_count += usize::from(j < i);
                 inspection.has_lower_entries |= is_filled && j < i;
                 inspection.has_upper_entries |= is_filled && j > i;
                 inspection.off_diagonal_count += usize::from(is_filled && i != j);
@@ -199,7 +200,6 @@ impl<I: Index> Csr<I> {
                     *first_row = Some(i);
                 }
             };
-            let inspection = &mut part.inspection;
             record_first(&mut inspection.first_empty_row, sum == 0.0);
             record_first(&mut inspection.first_zero_diagonal, diagonal == 0.0);
             record_first(&mut inspection.first_nonpositive_diagonal, diagonal <= 0.0);
@@ -208,17 +208,24 @@ impl<I: Index> Csr<I> {
         Ok(part)
     }
 
-    /// Returns a_ji, or `None` if it is not stored. Searches from the index `next_entry` on, or in the whole row if
-    /// `next_entry` is 0, and moves `next_entry` to the first entry in column i or a later column.
-    fn find_from(&self, next_entry: &mut usize, j: usize, i: usize) -> Option<f64> {
-        let (start, end) = (self.ptr[j], self.ptr[j + 1]);
-        if *next_entry == 0 {
-            *next_entry = start + self.col[start..end].partition_point(|col| col.to_usize() < i);
+    /// Returns a_ji, or `None` if it is not stored. Searches from the index `next_entry` on, or from the first entry of
+    /// row j in column `first_row` or a later column if `next_entry` is 0. Moves `next_entry` to the first entry in
+    /// a column after i.
+    fn find_from(&self, next_entry: &mut usize, first_row: usize, (j, i): (usize, usize)) -> Option<f64> {
+        let (mut k, end) = (*next_entry, self.ptr[j + 1]);
+        if k == 0 {
+            k = self.ptr[j];
+            // Only the columns of previous pieces can be many.
+            if k < end && self.col[k].to_usize() < first_row {
+                k += self.col[k..end].partition_point(|col| col.to_usize() < first_row);
+            }
         }
-        while *next_entry < end && self.col[*next_entry].to_usize() < i {
-            *next_entry += 1;
+        while k < end && self.col[k].to_usize() < i {
+            k += 1;
         }
-        (*next_entry < end && self.col[*next_entry].to_usize() == i).then(|| self.val[*next_entry])
+        let is_stored = k < end && self.col[k].to_usize() == i;
+        *next_entry = k + usize::from(is_stored);
+        is_stored.then(|| self.val[k])
     }
 
     /// Compares the entries a_ij, i > j, of some rows with a_ji = 0 if a_ji is missing.
