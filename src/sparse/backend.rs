@@ -12,7 +12,7 @@ use crate::sparse::{AnyCsr, Matrix, Stored};
 pub struct Operator<'a> {
     pub a: &'a dyn Stored,
     /// The matrix for products with A^T: a copy of A^T, or `a` itself if A is symmetric. If it is `None`, products with
-    /// A^T are computed from the arrays of `a`.
+    /// A^T are computed from the arrays of `a`, or from the copy of A^T in the memory of the backend.
     pub transposed: Option<&'a dyn Stored>,
 }
 
@@ -126,8 +126,8 @@ pub struct SetupResult {
 }
 
 /// Function that returns the matrix in the storage format for products, with the value k + 1 in place of entry k of
-/// csr. Returns `None` if this format is csr.
-pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
+/// csr; `None` if this format is csr. With the argument `true`, returns A^T by rows instead, with these values.
+pub type Numbered<'a> = dyn Fn(bool) -> Result<Option<Box<dyn Stored>>> + 'a;
 
 /// Location of the caller's values: a slice, or an address on the device of the backend.
 #[derive(Clone, Copy)]
@@ -179,6 +179,10 @@ pub trait SparseBackend: Engine + Send {
     }
     /// Returns whether the backend has its own copy of the matrix for products.
     fn has_matrix(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+    /// Returns whether the backend has its own copy of A^T for products.
+    fn has_transpose(&mut self) -> Result<bool> {
         Ok(false)
     }
     /// Copies `to.len()` values from the address `from` on the backend's device.

@@ -84,12 +84,25 @@ pub trait Matrix: Sync {
     /// Does the same as [`Self::store`], but with the value k + 1 for entry k of csr. The converted values show the
     /// position of each entry in the format.
     fn numbered(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
+    /// Does the same as [`Self::transposed`], but with the value k + 1 for entry k of csr.
+    fn numbered_transpose(&self, workers: &mut Workers) -> Result<Box<dyn Stored>>;
     /// Returns the matrix in the format csr.
     fn csr(&self) -> &dyn Stored;
     /// Returns the matrix by rows, for direct access to its arrays.
     fn any_csr(&self) -> AnyCsr<'_>;
     /// Returns the size of all arrays in bytes.
     fn bytes(&self) -> usize;
+}
+
+impl<I: MatrixIndex> AssembledMatrix<I> {
+    /// Returns the matrix with the value k + 1 for entry k.
+    fn numbered_csr(&self) -> Result<Csr<I>> {
+        let Csr { cols, ptr, col, val } = &self.csr;
+        let numbers = (1..=val.len()).map(|number| number as f64);
+        let (ptr, col) =
+            (collected(ptr.iter().copied(), ALLOCATION_NAME)?, collected(col.iter().copied(), ALLOCATION_NAME)?);
+        Ok(Csr { cols: *cols, ptr, col, val: collected(numbers, ALLOCATION_NAME)? })
+    }
 }
 
 impl<I: MatrixIndex> Matrix for AssembledMatrix<I> {
@@ -156,11 +169,11 @@ impl<I: MatrixIndex> Matrix for AssembledMatrix<I> {
         if kind == FormatKind::Csr {
             return Ok(None);
         }
-        let Csr { cols, ptr, col, val } = &self.csr;
-        let numbers = (1..=val.len()).map(|number| number as f64);
-        let (ptr, col) =
-            (collected(ptr.iter().copied(), ALLOCATION_NAME)?, collected(col.iter().copied(), ALLOCATION_NAME)?);
-        kind.store(&Csr { cols: *cols, ptr, col, val: collected(numbers, ALLOCATION_NAME)? }, size, workers)
+        kind.store(&self.numbered_csr()?, size, workers)
+    }
+
+    fn numbered_transpose(&self, workers: &mut Workers) -> Result<Box<dyn Stored>> {
+        Ok(boxed(self.numbered_csr()?.transposed(workers)?, ALLOCATION_NAME)?)
     }
 
     fn csr(&self) -> &dyn Stored {

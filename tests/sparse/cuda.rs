@@ -215,6 +215,15 @@ fn second_factorizations() {
         second_factorization(&ordered, options);
         second_factorization(&reversed, options);
     }
+    // A^T is a copy, which also receives the new values.
+    let a = system("convdiff2d_9_p0.5_q0.25").unwrap();
+    let mut unsymmetric = Entries { rows: a.n, cols: a.n, entries: a.entries };
+    unsymmetric.entries.reverse();
+    for options in
+        ["format=csr", "format=sell transpose=copy", "format=dia transpose=copy", "precision=single rel_tol=1e-5"]
+    {
+        second_factorization(&unsymmetric, &format!("solver=bicg preconditioner=jacobi {options}"));
+    }
     for options in [
         "solver=cg preconditioner=jacobi",
         "solver=cg preconditioner=amg",

@@ -140,7 +140,8 @@ mod tests {
             let diagonal = (first..col.len()).find(|&k| col[k] as usize == i).unwrap();
             val[diagonal] = if i == 7 { -sum } else { 9.0 + i as f64 };
             if i == 5 {
-                (col.remove(diagonal), val.remove(diagonal));
+                col.remove(diagonal);
+                val.remove(diagonal);
             }
             ptr.push(col.len());
         }

@@ -20,7 +20,7 @@ pub struct Matrix {
     /// Number of values of the format, including padding.
     value_count: usize,
     reals: Reals,
-    /// Permutation of values from the order of csr to that of the format. `None` for csr, and before the first
+    /// Permutation of values from the order of csr to that of this matrix. `None` for A in csr, and before the first
     /// replacement of values.
     permutation: Option<Permutation>,
 }
@@ -139,11 +139,12 @@ impl Matrix {
         }
     }
 
-    /// Computes the permutation from the order of csr to that of the format, unless it exists. `numbered` returns the
-    /// matrix with the value k + 1 in place of entry k of csr. The matrix has fewer than 2^32 - 1 entries.
-    pub fn prepare_values(&mut self, stream: &Stream, numbered: &Numbered) -> Result<()> {
-        if self.permutation.is_none() && !matches!(self.kernel, Kernel::Csr(_)) {
-            let stored = numbered()?;
+    /// Computes the permutation from the order of csr to that of this matrix, unless it exists. `numbered` returns the
+    /// matrix, or its copy of A^T with `transposed`, with the value k + 1 in place of entry k of csr. The matrix has
+    /// fewer than 2^32 - 1 entries.
+    pub fn prepare_values(&mut self, stream: &Stream, numbered: &Numbered, transposed: bool) -> Result<()> {
+        if self.permutation.is_none() && (transposed || !matches!(self.kernel, Kernel::Csr(_))) {
+            let stored = numbered(transposed)?;
             let missing = || Error::Internal("the format has no order of values".to_owned());
             let view = stored.as_deref().and_then(Stored::view).ok_or_else(missing)?;
             self.permutation = Some(Permutation::to_format(stream, values_of(&view).into_iter().flatten())?);

@@ -105,8 +105,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Copies A to the device, and A^T if the method needs it, unless the device already has them. If the method needs
-    /// A^T, returns an error unless the host has a copy of A^T, or the kernel of the format computes products with A^T.
+    /// Copies A to the device, and A^T if the method needs it, unless the device already has them.
     fn upload_operator(&mut self, setup: &Setup, rows: usize) -> Result<()> {
         let (stream, Operator { a, transposed }) = (self.session.stream(), setup.operator);
         let [matrix, transposed_copy] = &mut self.products;
@@ -123,12 +122,8 @@ impl Cuda {
             Some(transposed) if transposed_copy.is_none() => {
                 *transposed_copy = Some(upload(stream, transposed, [rows, rows])?)
             }
-            None if !matrix.can_transpose() => {
-                return Err(Error::Unsupported(
-                    "products with A' in this format have no kernel on a device; use transpose=copy, within \
-                     format_memory, or format=dia"
-                        .to_owned(),
-                ));
+            None if !matrix.can_transpose() && transposed_copy.is_none() => {
+                return Err(Error::Internal("the copy of A' on the device is missing".to_owned()));
             }
             _ => {}
         }
@@ -141,8 +136,8 @@ impl Cuda {
     /// are missing, so that [`Matrix::set_values`] allocates no memory.
     fn permute_to_csr(&mut self, memory: &mut Allocations, new: &mut NewValues) -> Result<Option<u64>> {
         let (stream, copies, transfer_seconds) = self.session.stream_and_copies();
-        if let Some(product) = &mut self.products[0] {
-            product.prepare_values(stream, new.numbered)?;
+        for (product, transposed) in self.products.iter_mut().zip([false, true]) {
+            product.as_mut().map_or(Ok(()), |product| product.prepare_values(stream, new.numbered, transposed))?;
         }
         let source = match new.source {
             ValueSource::Device(address) => address,
@@ -333,21 +328,26 @@ impl SparseBackend for Cuda {
             }
         };
         let stream = self.session.stream();
-        let result = match &mut self.products[0] {
-            Some(product) => product.set_values(stream, csr_values, new.entry_count).and_then(|()| stream.wait()),
-            None => Ok(()),
-        };
+        let mut products = self.products.iter().flatten();
+        let result = products
+            .try_for_each(|product| product.set_values(stream, csr_values, new.entry_count))
+            .and_then(|()| stream.wait());
         if result.is_err() {
             stream.finish_all_work();
             self.discard_format_data();
         }
-        (self.products[1], self.rounded) = (None, [None, None]);
+        self.rounded = [None, None];
         result.map(|()| true)
     }
 
     fn has_matrix(&mut self) -> Result<bool> {
         self.recover()?;
         Ok(self.products[0].is_some())
+    }
+
+    fn has_transpose(&mut self) -> Result<bool> {
+        self.recover()?;
+        Ok(self.products[1].is_some())
     }
 
     fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {

@@ -48,6 +48,10 @@ struct Factorization {
     triangle: Triangle,
 }
 
+/// Error message for a format without a kernel for products with A^T.
+const NO_TRANSPOSED_PRODUCT: &str = "products with A' in this format have no kernel on a device; use transpose=copy, \
+                                     within format_memory, or format=dia";
+
 /// How products with A^T are computed.
 enum TransposeSource {
     /// By A: A^T = A, or the method needs no products with A^T.
@@ -56,6 +60,8 @@ enum TransposeSource {
     Copy(Box<dyn Stored>, usize),
     /// By the arrays of A in its storage format.
     SameFormat,
+    /// By the backend's copy of A^T.
+    Backend,
 }
 
 /// Choices and setup results of the last factorization or solve.
@@ -111,7 +117,14 @@ impl Sparse {
             entry_count,
             entry_positions: matrix.entry_positions(),
             csr: if in_csr_order { None } else { Some(&mut csr) },
-            numbered: &|| product.numbered(&*matrix, &mut Workers::new(self.machine.threads)),
+            numbered: &|transposed| {
+                let workers = &mut Workers::new(self.machine.threads);
+                if transposed {
+                    matrix.numbered_transpose(workers).map(Some)
+                } else {
+                    product.numbered(&*matrix, workers)
+                }
+            },
         });
         match (replaced, source) {
             (Ok(true), ValueSource::Host(values)) if in_csr_order => matrix.set_values(values)?,
@@ -264,7 +277,7 @@ impl Sparse {
     /// Determines how products with A^T are computed, and builds the copy of A^T if one is used. Only bicg needs these
     /// products. `is_symmetric`: whether A^T = A bitwise.
     fn choose_transpose(
-        &self,
+        &mut self,
         matrix: &dyn Matrix,
         plan: &Plan,
         is_symmetric: bool,
@@ -278,15 +291,20 @@ impl Sparse {
         }
         let bytes = transpose_bytes(&matrix.sizes());
         let memory_limit = options.int(opt::FORMAT_MEMORY) as u128;
+        let same_format = match self.machine.is_device() && !format_transposes {
+            true => Err(Error::Unsupported(NO_TRANSPOSED_PRODUCT.to_owned())),
+            false => Ok(TransposeSource::SameFormat),
+        };
         match transpose {
             Transpose::Copy if bytes > memory_limit => Err(Error::Memory(format!(
                 "{TRANSPOSE_COPY} would need {bytes} bytes, more than format_memory = {memory_limit}"
             ))),
-            Transpose::Auto if format_transposes || bytes > memory_limit => Ok(TransposeSource::SameFormat),
+            Transpose::Auto if format_transposes || bytes > memory_limit => same_format,
+            Transpose::Auto | Transpose::Copy if self.backend.has_transpose()? => Ok(TransposeSource::Backend),
             Transpose::Auto | Transpose::Copy => {
                 Ok(TransposeSource::Copy(matrix.transposed(&mut Workers::new(self.machine.threads))?, bytes as usize))
             }
-            Transpose::None => Ok(TransposeSource::SameFormat),
+            Transpose::None => same_format,
         }
     }
 
@@ -378,7 +396,7 @@ fn operator<'a>(a: &'a dyn Stored, transpose_source: &'a TransposeSource) -> Ope
     let transposed = match transpose_source {
         TransposeSource::Original => Some(a),
         TransposeSource::Copy(copy, _) => Some(&**copy),
-        TransposeSource::SameFormat => None,
+        TransposeSource::SameFormat | TransposeSource::Backend => None,
     };
     Operator { a, transposed }
 }
