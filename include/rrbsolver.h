@@ -2204,7 +2204,7 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  *   bytes instead of 12 bytes per entry. If there are unsorted or repeated entries, the matrix needs 8 additional
  *   bytes per entry.
  * - The call sorts large matrices in parallel with the default number of threads.
- * - The `sparse_` functions run on the CPU in one process. They do not distribute a matrix over MPI ranks.
+ * - The `sparse_` functions run in one process. They do not distribute a matrix over MPI ranks.
  *
  * Required:
  * `row_ptr` must be NULL or hold rows + 1 integers. `col` and `values` must be NULL or hold nnz elements. `out` must

@@ -12,8 +12,8 @@ struct CsrCouplingsArgs {
 };
 
 // Replaces the rows of a symmetric matrix in csr by the couplings and row sums of `scale` times this matrix. One thread
-// processes a row, so the sums have the order of Couplings::of in src/direct/couplings.rs. It loads BATCH entries before
-// it stores the first of their couplings, which replaces the same or an earlier entry.
+// processes a row, so the sums have the order of Couplings::of in src/direct/couplings.rs. The thread loads BATCH
+// entries before it stores their couplings, and stores no coupling behind the entry from which it is computed.
 __device__ inline void replace_by_couplings(const CsrCouplingsArgs &t) {
     for_each_cell(t.c.rows, [&](int64_t i) {
         const uint32_t start = t.c.row_start[i], end = t.c.row_start[i + 1];

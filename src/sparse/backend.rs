@@ -189,6 +189,8 @@ pub trait SparseBackend: Engine + Send {
     fn fetch(&mut self, _from: u64, _to: &mut [f64]) -> Result<()> {
         Err(Error::Internal("the backend has no device".to_owned()))
     }
+    /// Discards the backend's copy of A^T, if any, so that the kernel of the format computes products with A^T.
+    fn discard_transpose(&mut self) {}
     /// Discards the data that depends on the storage format for products. Called before the matrix is converted to
     /// another format.
     fn discard_format_data(&mut self);

@@ -146,7 +146,7 @@ impl Part {
 }
 
 impl<I: Index> Csr<I> {
-    /// Computes the properties of a square matrix. Each thread allocates 8 bytes per row.
+    /// Computes the properties of a square matrix. Each thread allocates up to 8 bytes per row.
     pub fn inspect(&self, workers: &mut Workers) -> Result<Inspection> {
         let piece_count = workers.threads(size_of_val(&*self.val));
         let mut whole = Part::default();
@@ -170,14 +170,14 @@ impl<I: Index> Csr<I> {
     }
 
     /// Computes the properties of some rows. Compares the entries a_ij, i < j, with a_ji; a missing entry is 0.
-    /// `next_entry[j]` is the index in `col` at which the search for a_ji begins: the rows i are processed in ascending
-    /// order, so the search never returns to earlier entries. It is 0 before the first search in row j.
+    /// `next_entry[j - rows.start]` is the index in `col` at which the search for a_ji begins: the rows i are processed
+    /// in ascending order, so the search never returns to earlier entries. It is 0 before the first search in row j.
     fn inspect_rows(&self, rows: Range<usize>) -> Result<Part> {
-        let (mut part, mut next_entry) = (Part::default(), zeroed(self.rows(), ALLOCATION_NAME)?);
         let first_row = rows.start;
+        let (mut part, mut next_entry) = (Part::default(), zeroed(self.rows() - first_row, ALLOCATION_NAME)?);
         for i in rows {
             for (j, a) in self.row(i).skip_while(|(j, _)| *j <= i) {
-                let mirrored_value = self.find_from(&mut next_entry[j], first_row, (j, i));
+                let mirrored_value = self.find_from(&mut next_entry[j - first_row], first_row, (j, i));
                 part.mirrored_count += usize::from(mirrored_value.is_some());
                 part.comparison.compare(self, (i, j), a, mirrored_value.unwrap_or(0.0));
             }
@@ -215,7 +215,7 @@ impl<I: Index> Csr<I> {
         let (mut k, end) = (*next_entry, self.ptr[j + 1]);
         if k == 0 {
             k = self.ptr[j];
-            // Only the columns of previous pieces can be many.
+            // A piece that does not begin with row 0 skips the entries in the columns of previous pieces.
             if k < end && self.col[k].to_usize() < first_row {
                 k += self.col[k..end].partition_point(|col| col.to_usize() < first_row);
             }

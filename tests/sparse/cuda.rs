@@ -215,7 +215,7 @@ fn second_factorizations() {
         second_factorization(&ordered, options);
         second_factorization(&reversed, options);
     }
-    // A^T is a copy, which also receives the new values.
+    // The copy of A^T also receives the new values.
     let a = system("convdiff2d_9_p0.5_q0.25").unwrap();
     let mut unsymmetric = Entries { rows: a.n, cols: a.n, entries: a.entries };
     unsymmetric.entries.reverse();
@@ -293,6 +293,34 @@ fn set_on_device(s: &Solver, values: &[f64]) -> Result<(), Failure> {
     // SAFETY: a live handle; an array on the device with a value per entry.
     outcome(unsafe { sparse_set_values(s.handle, values.0 as *const f64) })?;
     Ok(())
+}
+
+/// A solve with bicg has the bits of a new handle after new values made A symmetric, so that A replaces the copy of
+/// A^T, and after a change of the option `transpose`.
+fn transposes_of_new_values() {
+    let a = system("convdiff2d_9_p0.5_q0.25").unwrap();
+    let unsymmetric = Entries { rows: a.n, cols: a.n, entries: a.entries };
+    let mut symmetric = unsymmetric.clone();
+    symmetric.entries.iter_mut().for_each(|e| e.2 = if e.0 == e.1 { 4.5 } else { -1.0 });
+    let values_of = |a: &Entries| a.entries.iter().map(|e| e.2).collect::<Vec<f64>>();
+    let b = x_of(a.n);
+    let solution = |s: &Solver, options: &str| {
+        s.options(&format!("backend=cuda solver=bicg preconditioner=jacobi {options}")).unwrap();
+        s.factorize().unwrap();
+        let mut x = vec![0.0; b.len()];
+        assert_eq!(s.solve(&b, &mut x).unwrap(), status::OK, "{options}");
+        bits(&x)
+    };
+    for format in ["csr", "sell", "dia"] {
+        let s = unsymmetric.solver();
+        for (matrix, transpose) in
+            [(&unsymmetric, "copy"), (&symmetric, "copy"), (&unsymmetric, "auto"), (&unsymmetric, "copy")]
+        {
+            let options = format!("format={format} transpose={transpose}");
+            s.set_values(&values_of(matrix)).unwrap();
+            assert_eq!(solution(&s, &options), solution(&matrix.solver(), &options), "{options}");
+        }
+    }
 }
 
 /// New values reach the products with A and A^T of a rectangular matrix, whose A^T is a copy.
@@ -579,6 +607,7 @@ device::device_tests! { devices();
     repeated_solves
     second_factorizations
     products_of_new_values
+    transposes_of_new_values
     new_values_at_any_time
     indefinite_systems
     multicolour_sweeps

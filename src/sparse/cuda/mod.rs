@@ -137,7 +137,9 @@ impl Cuda {
     fn permute_to_csr(&mut self, memory: &mut Allocations, new: &mut NewValues) -> Result<Option<u64>> {
         let (stream, copies, transfer_seconds) = self.session.stream_and_copies();
         for (product, transposed) in self.products.iter_mut().zip([false, true]) {
-            product.as_mut().map_or(Ok(()), |product| product.prepare_values(stream, new.numbered, transposed))?;
+            if let Some(product) = product {
+                product.prepare_values(stream, new.numbered, transposed)?;
+            }
         }
         let source = match new.source {
             ValueSource::Device(address) => address,
@@ -348,6 +350,10 @@ impl SparseBackend for Cuda {
     fn has_transpose(&mut self) -> Result<bool> {
         self.recover()?;
         Ok(self.products[1].is_some())
+    }
+
+    fn discard_transpose(&mut self) {
+        self.products[1] = None;
     }
 
     fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {

@@ -1,5 +1,5 @@
 //! Permutations of the values of a matrix on the device: from the caller's order to the order of csr, and from the
-//! order of csr to that of a format.
+//! order of csr to that of a format or of A^T.
 
 use super::allocations::Allocations;
 use crate::cuda::driver::Stream;

@@ -59,7 +59,7 @@ use std::ffi::CStr;
 ///   bytes instead of 12 bytes per entry. If there are unsorted or repeated entries, the matrix needs 8 additional
 ///   bytes per entry.
 /// - The call sorts large matrices in parallel with the default number of threads.
-/// - The `sparse_` functions run on the CPU in one process. They do not distribute a matrix over MPI ranks.
+/// - The `sparse_` functions run in one process. They do not distribute a matrix over MPI ranks.
 ///
 /// # Fortran
 /// `call solver%create(rows, cols, row_ptr, col, values [, base] [, stat] [, errmsg])`

@@ -48,10 +48,6 @@ struct Factorization {
     triangle: Triangle,
 }
 
-/// Error message for a format without a kernel for products with A^T.
-const NO_TRANSPOSED_PRODUCT: &str = "products with A' in this format have no kernel on a device; use transpose=copy, \
-                                     within format_memory, or format=dia";
-
 /// How products with A^T are computed.
 enum TransposeSource {
     /// By A: A^T = A, or the method needs no products with A^T.
@@ -78,6 +74,10 @@ pub struct SolveChoices {
 
 /// Constructor of a backend. The entry points pass it, so that no other module names a concrete backend.
 pub type MakeBackend = fn(Machine) -> Result<Box<dyn SparseBackend>>;
+
+/// Error message for a format without a kernel for products with A^T.
+const NO_TRANSPOSED_PRODUCT: &str = "products with A' in this format have no kernel on a device; use transpose=copy, \
+                                     within format_memory, or format=dia";
 
 /// Name of the copy of A^T in the error message about `format_memory`.
 const TRANSPOSE_COPY: &str = "transpose=copy";
@@ -274,8 +274,8 @@ impl Sparse {
         })
     }
 
-    /// Determines how products with A^T are computed, and builds the copy of A^T if one is used. Only bicg needs these
-    /// products. `is_symmetric`: whether A^T = A bitwise.
+    /// Determines how products with A^T are computed, and builds the copy of A^T if one is used, unless the backend has
+    /// one. Only bicg needs these products. `is_symmetric`: whether A^T = A bitwise.
     fn choose_transpose(
         &mut self,
         matrix: &dyn Matrix,
@@ -286,26 +286,35 @@ impl Sparse {
         let format = self.product.as_ref().map(ProductMatrix::format);
         let format_transposes = matches!(format, Some(Format::Dia | Format::Diagonal | Format::Skyline));
         let transpose: Transpose = options.choice(opt::TRANSPOSE);
-        if plan.solver != Solver::Bicg || is_symmetric {
+        if plan.solver != Solver::Bicg {
+            return Ok(TransposeSource::Original);
+        }
+        if is_symmetric {
+            self.backend.discard_transpose();
             return Ok(TransposeSource::Original);
         }
         let bytes = transpose_bytes(&matrix.sizes());
         let memory_limit = options.int(opt::FORMAT_MEMORY) as u128;
-        let same_format = match self.machine.is_device() && !format_transposes {
-            true => Err(Error::Unsupported(NO_TRANSPOSED_PRODUCT.to_owned())),
-            false => Ok(TransposeSource::SameFormat),
-        };
         match transpose {
             Transpose::Copy if bytes > memory_limit => Err(Error::Memory(format!(
                 "{TRANSPOSE_COPY} would need {bytes} bytes, more than format_memory = {memory_limit}"
             ))),
-            Transpose::Auto if format_transposes || bytes > memory_limit => same_format,
+            Transpose::Auto if format_transposes || bytes > memory_limit => self.use_same_format(format_transposes),
             Transpose::Auto | Transpose::Copy if self.backend.has_transpose()? => Ok(TransposeSource::Backend),
             Transpose::Auto | Transpose::Copy => {
                 Ok(TransposeSource::Copy(matrix.transposed(&mut Workers::new(self.machine.threads))?, bytes as usize))
             }
-            Transpose::None => same_format,
+            Transpose::None => self.use_same_format(format_transposes),
         }
+    }
+
+    /// Computes products with A^T from the arrays of A. Returns an error if a device has no kernel for them.
+    fn use_same_format(&mut self, format_transposes: bool) -> Result<TransposeSource> {
+        if self.machine.is_device() && !format_transposes {
+            return Err(Error::Unsupported(NO_TRANSPOSED_PRODUCT.to_owned()));
+        }
+        self.backend.discard_transpose();
+        Ok(TransposeSource::SameFormat)
     }
 
     /// Computes the output from the input: solves A x = b to the tolerance of `options`, or applies M^-1.
