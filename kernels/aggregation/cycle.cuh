@@ -200,21 +200,21 @@ template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) 
     for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];
         const uint32_t length = (t.slice_start[slice + 1] - start) / t.slice, row_length = t.c.length[i];
-        double couplings_sum = 0.0;
+        double coupling_sum = 0.0;
         for (uint32_t w = lane; has_row && w < length; w += LANES) {
             Entry<V> entry{i, V(0)};
             if (w < row_length) {
                 const double a = t.c.a[first_coupling + w];
                 entry = {t.c.col[first_coupling + w], V(a)};
-                couplings_sum += fabs(a);
+                coupling_sum += fabs(a);
             }
             t.entries[start + i % t.slice + t.slice * w] = entry;
         }
-        couplings_sum = sum_lanes<LANES>(couplings_sum);
+        coupling_sum = sum_lanes<LANES>(coupling_sum);
         if (!has_row || lane != 0) return;
         t.row_sum[i] = V(t.c.row_sum[i]);
         const double diagonal = t.c.diagonal[i];
-        const V jacobi_factor = V(JACOBI_WEIGHT / max(2.0 * diagonal, diagonal + couplings_sum));
+        const V jacobi_factor = V(JACOBI_WEIGHT / max(2.0 * diagonal, diagonal + coupling_sum));
         t.jacobi_factor[i] = is_finite(double(jacobi_factor)) ? jacobi_factor : V(0);
     });
 }
