@@ -169,18 +169,11 @@ impl<I: Index> Csr<I> {
         })
     }
 
-    /// Computes the properties of some rows. Compares the entries a_ij, i < j, with a_ji; a missing entry is 0.
-    /// `next_entry[j - rows.start]` is the index in `col` at which the search for a_ji begins: the rows i are processed
-    /// in ascending order, so the search never returns to earlier entries. It is 0 before the first search in row j.
+    /// Computes the properties of some rows.
     fn inspect_rows(&self, rows: Range<usize>) -> Result<Part> {
-        let first_row = rows.start;
-        let (mut part, mut next_entry) = (Part::default(), zeroed(self.rows() - first_row, ALLOCATION_NAME)?);
+        let (comparison, mirrored_count) = self.compare_with_mirrored(rows.clone())?;
+        let mut part = Part { comparison, mirrored_count, ..Part::default() };
         for i in rows {
-            for (j, a) in self.row(i).skip_while(|(j, _)| *j <= i) {
-                let mirrored_value = self.find_from(&mut next_entry[j - first_row], first_row, (j, i));
-                part.mirrored_count += usize::from(mirrored_value.is_some());
-                part.comparison.compare(self, (i, j), a, mirrored_value.unwrap_or(0.0));
-            }
             let (mut sum, mut diagonal) = (0.0, 0.0);
             let inspection = &mut part.inspection;
             for (j, a) in self.row(i) {
@@ -206,6 +199,24 @@ impl<I: Index> Csr<I> {
             inspection.infinity_norm = inspection.infinity_norm.max(sum);
         }
         Ok(part)
+    }
+
+    /// Compares the entries a_ij, i < j, of some rows with a_ji; a missing entry is 0. Also returns the number of entries
+    /// whose mirrored entry is stored. `next_entry[j - rows.start]` is the index in `col` at which the search for a_ji
+    /// begins: the rows i are processed in ascending order, so the search never returns to earlier entries. It is 0
+    /// before the first search in row j.
+    fn compare_with_mirrored(&self, rows: Range<usize>) -> Result<(Comparison, usize)> {
+        let first_row = rows.start;
+        let (mut comparison, mut mirrored_count) = (Comparison::default(), 0);
+        let mut next_entry = zeroed(self.rows() - first_row, ALLOCATION_NAME)?;
+        for i in rows {
+            for (j, a) in self.row(i).skip_while(|(j, _)| *j <= i) {
+                let mirrored_value = self.find_from(&mut next_entry[j - first_row], first_row, (j, i));
+                mirrored_count += usize::from(mirrored_value.is_some());
+                comparison.compare(self, (i, j), a, mirrored_value.unwrap_or(0.0));
+            }
+        }
+        Ok((comparison, mirrored_count))
     }
 
     /// Returns a_ji, or `None` if it is not stored. Searches from the index `next_entry` on, or from the first entry of
