@@ -201,10 +201,10 @@ impl<I: Index> Csr<I> {
         Ok(part)
     }
 
-    /// Compares the entries a_ij, i < j, of some rows with a_ji; a missing entry is 0. Also returns the number of entries
-    /// whose mirrored entry is stored. `next_entry[j - rows.start]` is the index in `col` at which the search for a_ji
-    /// begins: the rows i are processed in ascending order, so the search never returns to earlier entries. It is 0
-    /// before the first search in row j.
+    /// Compares the entries a_ij, i < j, of some rows with a_ji; a missing entry is 0. Also returns the number of
+    /// entries whose mirrored entry is stored. `next_entry[j - rows.start]` is the index in `col` at which the search
+    /// for a_ji begins: the rows i are processed in ascending order, so the search never returns to earlier entries. It
+    /// is 0 before the first search in row j.
     fn compare_with_mirrored(&self, rows: Range<usize>) -> Result<(Comparison, usize)> {
         let first_row = rows.start;
         let (mut comparison, mut mirrored_count) = (Comparison::default(), 0);
