@@ -42,7 +42,7 @@
         FAMILY##_agg_compute_slice_lengths, ConvertArgs, aggregation::THREADS, compute_slice_lengths)                  \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_convert_rows, ConvertArgs, aggregation::THREADS, convert_rows)                 \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_descend, DescendArgs, aggregation::THREADS, descend)                           \
-    AGGREGATION_IN_FORMATS(FAMILY##_agg_ascend, AscendArgs, aggregation::THREADS, ascend)                              \
+    AGGREGATION_IN_FORMATS(FAMILY##_agg_smooth, SmoothArgs, aggregation::THREADS, smooth)                              \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_subtract, SubtractArgs, aggregation::THREADS, subtract)                        \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_narrow_inverse, NarrowArgs, aggregation::THREADS, narrow_inverse)              \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_solve_coarsest, CoarsestArgs, aggregation::THREADS, solve_coarsest)

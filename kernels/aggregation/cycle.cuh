@@ -1,10 +1,10 @@
-// The cycle computes z = B r, an approximation of A^-1 r. Each level executes one step of damped Jacobi before the
-// coarse correction, and one after it. Two Chebyshev steps with fixed bounds (AMLI), each of which executes one cycle,
-// solve the system of a coarse level that satisfies two conditions: it is one of the finest coarse levels, and it has
-// at most about half of the couplings of the previous level. One cycle solves the system of any other coarse level. The
-// coarsest system is solved with the inverse of its matrix or, if it is too large, approximately by two Jacobi steps.
-// The cycle computes no dot products, so B is a fixed symmetric positive definite matrix. Formulas:
-// docs/theory/aggregation.md.
+// The cycle computes z = B r, an approximation of A^-1 r. Each level executes steps of damped Jacobi before the coarse
+// correction, and the same steps after it: two on the finest level, and one on a coarse level. Two Chebyshev steps with
+// fixed bounds (AMLI), each of which executes one cycle, solve the system of a coarse level that satisfies two
+// conditions: it is one of the finest coarse levels, and it has at most about half of the couplings of the previous
+// level. One cycle solves the system of any other coarse level. The coarsest system is solved with the inverse of its
+// matrix or, if it is too large, approximately by two Jacobi steps. The cycle computes no dot products, so B is a fixed
+// symmetric positive definite matrix. Formulas: docs/theory/aggregation.md.
 #pragma once
 #include "couplings.cuh"
 
@@ -25,7 +25,7 @@ constexpr uint32_t SLICE = 32;
 template <class V> struct Level {
     const uint32_t *slice_start; // slice s has the entries slice_start[s] .. slice_start[s + 1] - 1
     const Entry<V> *entries;
-    const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: f_i (`convert_rows`)
+    const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: f_i of the first Jacobi step (`convert_rows`)
     const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
     const uint32_t *nodes; // rows of the finer level that form each row: `width` entries, padded with NONE
     V *r, *first_iterate; // r: right-hand side; first_iterate: f_i r_i, the first Jacobi step from zero
@@ -53,12 +53,12 @@ __device__ inline V multiply_row(const Level<V> &k, uint32_t i, uint32_t lane, V
     return sum_lanes<ROW_THREADS>(sum);
 }
 
-// First half of the cycle on a level. `first_iterate` already contains the Jacobi step from zero, z_i = f_i r_i.
-// Computes the sum of r - A z over each aggregate, which is r of the coarser level. Also computes the first Jacobi step
-// of the coarser level. If one thread processes a row, several aggregates share a warp; otherwise, a warp processes one
-// aggregate.
+// Computes the sum of r - A z over each aggregate, which is r of the coarser level. Here, z is `iterate`, the result of
+// the Jacobi steps before the coarse correction. Also computes the first Jacobi step of the coarser level. If one thread
+// processes a row, several aggregates share a warp; otherwise, a warp processes one aggregate.
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
+    const V *iterate;
 };
 template <int ROW_THREADS, class V> __device__ inline void descend(const DescendArgs<V> &a) {
     const Level<V> &k = a.fine, &coarse = a.coarse;
@@ -76,7 +76,7 @@ template <int ROW_THREADS, class V> __device__ inline void descend(const Descend
             const uint32_t i = has_aggregate && w < width ? coarse.nodes[aggregate * width + w] : NONE;
             const uint32_t safe_row = i == NONE ? 0 : i;
             const V product_of_row = multiply_row<ROW_THREADS>(
-                k, safe_row, lane, k.first_iterate[safe_row], [&](uint32_t j) { return k.first_iterate[j]; });
+                k, safe_row, lane, a.iterate[safe_row], [&](uint32_t j) { return a.iterate[j]; });
             if (i != NONE && lane == 0) residual_sum += k.r[i] - product_of_row;
         }
         for (uint32_t offset = aggregate_threads / 2; offset > 0; offset /= 2)
@@ -92,30 +92,32 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
     else descend<LANES>(a);
 }
 
-// Second half of the cycle on a level. Adds the coarse correction to z, and executes a Jacobi step. Then computes
-// out = z if `first_weight` is 0, and otherwise out = first_weight * c + second_weight * z.
-template <class V> struct AscendArgs {
+// Adds the coarse correction, if any, to `iterate`, and executes a Jacobi step with `step_factor` times the factors of
+// the level. For the result z, computes out = z if `first_weight` is 0, and otherwise
+// out = first_weight * c + second_weight * z.
+template <class V> struct SmoothArgs {
     Level<V> level;
-    const V *coarse_z; // null pointer: coarsest level
+    const V *iterate;
+    const V *coarse_z; // null pointer: no correction
     V *out;
-    double first_weight, second_weight;
+    double step_factor, first_weight, second_weight;
 };
-template <int ROW_THREADS, class V> __device__ inline void ascend(const AscendArgs<V> &a) {
+template <int ROW_THREADS, class V> __device__ inline void smooth(const SmoothArgs<V> &a) {
     const Level<V> &k = a.level;
-    const V first_weight = V(a.first_weight), second_weight = V(a.second_weight);
+    const V step_factor = V(a.step_factor), first_weight = V(a.first_weight), second_weight = V(a.second_weight);
     const auto corrected_z = [&](uint32_t j) {
         const uint32_t aggregate = a.coarse_z ? k.aggregate[j] : NONE;
-        return k.first_iterate[j] + (aggregate == NONE ? V(0) : a.coarse_z[aggregate]);
+        return a.iterate[j] + (aggregate == NONE ? V(0) : a.coarse_z[aggregate]);
     };
     for_each_row<ROW_THREADS>(k.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
-        const V z_i = corrected_z(i);
-        const V z = z_i + k.jacobi_factor[i] * (k.r[i] - multiply_row<ROW_THREADS>(k, i, lane, z_i, corrected_z));
+        const V z_i = corrected_z(i), factor = step_factor * k.jacobi_factor[i];
+        const V z = z_i + factor * (k.r[i] - multiply_row<ROW_THREADS>(k, i, lane, z_i, corrected_z));
         if (has_row && lane == 0) a.out[i] = first_weight == V(0) ? z : first_weight * k.c[i] + second_weight * z;
     });
 }
-template <class V> __device__ inline void ascend(const AscendArgs<V> &a) {
-    if (a.level.lanes == 1) ascend<1>(a);
-    else ascend<LANES>(a);
+template <class V> __device__ inline void smooth(const SmoothArgs<V> &a) {
+    if (a.level.lanes == 1) smooth<1>(a);
+    else smooth<LANES>(a);
 }
 
 // Computes r = r - factor A c, and the Jacobi step from zero for the new r.
@@ -174,6 +176,7 @@ template <class V> struct ConvertArgs {
     uint32_t *slice_start;
     Entry<V> *entries;
     V *row_sum, *jacobi_factor;
+    double step_weight; // weight of the first Jacobi step
     uint32_t slice, unused; // `slice`: rows per slice, SLICE or 1
 };
 
@@ -190,12 +193,10 @@ template <class V> __device__ inline void compute_slice_lengths(const ConvertArg
     });
 }
 
-// Weight of the Jacobi step. docs/development/experiments.md compares weights.
-constexpr double JACOBI_WEIGHT = 1.65;
-
-// Converts the rows, and computes jacobi_factor = JACOBI_WEIGHT / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). Let S
-// be the diagonal matrix of the s_i. The eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem, so Jacobi steps
-// with these factors contract the error in the A-norm. If no coupling and no row sum is negative, s_i = 2 d_i.
+// Converts the rows, and computes jacobi_factor = step_weight / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). Let S be
+// the diagonal matrix of the s_i. The eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem. Jacobi steps with
+// the weights of src/aggregation/cuda/mod.rs therefore contract the error in the A-norm. If no coupling and no row sum
+// is negative, s_i = 2 d_i.
 template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
     for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];
@@ -214,7 +215,7 @@ template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) 
         if (!has_row || lane != 0) return;
         t.row_sum[i] = V(t.c.row_sum[i]);
         const double diagonal = t.c.diagonal[i];
-        const V jacobi_factor = V(JACOBI_WEIGHT / max(2.0 * diagonal, diagonal + coupling_sum));
+        const V jacobi_factor = V(t.step_weight / max(2.0 * diagonal, diagonal + coupling_sum));
         t.jacobi_factor[i] = is_finite(double(jacobi_factor)) ? jacobi_factor : V(0);
     });
 }

@@ -508,8 +508,8 @@ fn with_hub(mut a: System) -> System {
     a
 }
 
-/// Multigrid by aggregation: iteration counts within 3 of those of the CPU, which forms other aggregates and uses
-/// another cycle. The matrix `hub` has a long row. A second factorization keeps the aggregates.
+/// Multigrid by aggregation: at most 3 iterations more than on the CPU, which forms other aggregates and uses another
+/// cycle. The matrix `hub` has a long row. A second factorization keeps the aggregates.
 fn multigrid() {
     let mut failed = Rows::default();
     for (matrix, options) in [
@@ -532,7 +532,7 @@ fn multigrid() {
                 assert!(s.real(key::FINAL_RESIDUAL) <= 1e-6);
                 s.int(key::ITERATIONS)
             });
-            assert!((of_cpu - of_cuda).abs() <= 3, "{of_cuda} iterations instead of {of_cpu}");
+            assert!(of_cuda <= of_cpu + 3, "{of_cuda} iterations, {of_cpu} on the CPU");
             s.factorize().unwrap();
             let mut x = vec![0.0; a.n];
             s.solve(&b, &mut x).unwrap();

@@ -14,9 +14,23 @@ use crate::aggregation::ChebyshevSteps;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::Address;
 use crate::cuda::launch::aggregation::{
-    AscendArgs, CoarsestArgs, DescendArgs, Level, SubtractArgs, ascend, descend, solve_coarsest, subtract,
+    CoarsestArgs, DescendArgs, Level, SmoothArgs, SubtractArgs, descend, smooth, solve_coarsest, subtract,
 };
 use crate::error::Result;
+
+/// Weights of the two Jacobi steps on the finest level, 2 - 2 / sqrt(5) and 2 + 2 / sqrt(5). With S from
+/// kernels/aggregation/cycle.cuh (`convert_rows`), the steps multiply the error by p(S^-1 A),
+///
+/// ```text
+/// p(l) = 1 - 4 l + 16/5 l^2,   |p(l)| < 1 for 0 < l <= 1.
+/// ```
+///
+/// p is a Chebyshev polynomial of the fourth kind, which requires no lower bound of the eigenvalues (Lottes 2023).
+const FINEST_STEP_WEIGHTS: [f64; 2] = [1.105_572_809_000_084, 2.894_427_190_999_916];
+/// Weight of the only Jacobi step on a coarse level. docs/development/experiments.md compares weights.
+const COARSE_STEP_WEIGHT: f64 = 1.65;
+/// Ratio of the factors of the two steps on the finest level. The level stores the factors of the first step.
+const SECOND_STEP_FACTOR: f64 = FINEST_STEP_WEIGHTS[1] / FINEST_STEP_WEIGHTS[0];
 
 /// The cycle of a matrix.
 pub struct Cycle {
@@ -65,34 +79,37 @@ impl CycleLaunches {
         self.scale
     }
 
-    /// Computes z of the first level from its r (`first_level`).
+    /// Computes z of the first level from its r (`first_level`). The same launch executes the second smoothing step
+    /// before and after the coarse correction: it reads `first_iterate` and writes z.
     pub fn apply(&self, stream: &Stream) -> Result<()> {
-        self.solve(stream, 0)
+        let level = *self.first_level();
+        let second_step = SmoothArgs { step_factor: SECOND_STEP_FACTOR, ..smoothing_step(level, level.z) };
+        let Some(&coarse) = self.levels.get(1) else { return self.solve_coarsest(stream, &second_step) };
+        smooth(stream, self.is_single_precision, &second_step)?;
+        descend(stream, self.is_single_precision, &DescendArgs { fine: level, coarse, iterate: level.z })?;
+        self.solve(stream, 1)?;
+        let first_step =
+            SmoothArgs { iterate: level.z, coarse_z: coarse.z, ..smoothing_step(level, level.first_iterate) };
+        smooth(stream, self.is_single_precision, &first_step)?;
+        smooth(stream, self.is_single_precision, &second_step)
     }
 
-    /// Computes out = B r on level k. If `weights` is (w, w'), computes out = w v + w' B r instead, where v is the
-    /// vector `Level::c`.
+    /// Computes out = B r on coarse level k. If `weights` is (w, w'), computes out = w v + w' B r instead, where v is
+    /// the vector `Level::c`.
     fn run_cycle(&self, stream: &Stream, k: usize, out: Address, weights: Option<(f64, f64)>) -> Result<()> {
         let (level, coarse) = (self.levels[k], self.levels[k + 1]);
-        descend(stream, self.is_single_precision, &DescendArgs { fine: level, coarse })?;
+        descend(stream, self.is_single_precision, &DescendArgs { fine: level, coarse, iterate: level.first_iterate })?;
         self.solve(stream, k + 1)?;
         let (first_weight, second_weight) = weights.unwrap_or((0.0, 1.0));
-        ascend(
-            stream,
-            self.is_single_precision,
-            &AscendArgs { level, coarse_z: coarse.z, out, first_weight, second_weight },
-        )
+        let step = SmoothArgs { coarse_z: coarse.z, first_weight, second_weight, ..smoothing_step(level, out) };
+        smooth(stream, self.is_single_precision, &step)
     }
 
-    /// Computes z, an approximation of A^-1 r, on level k, where A is the matrix of this level. May overwrite r.
+    /// Computes z, an approximation of A^-1 r, on coarse level k, where A is the matrix of this level. May overwrite r.
     fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
         let level = self.levels[k];
         if k + 1 == self.levels.len() {
-            let jacobi_step = AscendArgs { level, coarse_z: 0, out: level.z, first_weight: 0.0, second_weight: 1.0 };
-            return match self.inverse {
-                0 => ascend(stream, self.is_single_precision, &jacobi_step),
-                inverse => solve_coarsest(stream, self.is_single_precision, &CoarsestArgs { level, inverse }),
-            };
+            return self.solve_coarsest(stream, &smoothing_step(level, level.z));
         }
         if level.uses_two_cycles == 0 {
             return self.run_cycle(stream, k, level.z, None);
@@ -103,4 +120,21 @@ impl CycleLaunches {
         subtract(stream, self.is_single_precision, &SubtractArgs { level, factor: residual_factor })?;
         self.run_cycle(stream, k, level.z, Some((first_weight, second_weight)))
     }
+
+    /// Computes z, an approximation of A^-1 r, on the coarsest level. If there is no inverse, executes `second_step`
+    /// after the step from zero.
+    fn solve_coarsest(&self, stream: &Stream, second_step: &SmoothArgs) -> Result<()> {
+        match self.inverse {
+            0 => smooth(stream, self.is_single_precision, second_step),
+            inverse => {
+                let arguments = CoarsestArgs { level: second_step.level, inverse };
+                solve_coarsest(stream, self.is_single_precision, &arguments)
+            }
+        }
+    }
+}
+
+/// Returns the arguments of a smoothing step from `level.first_iterate` to `out`, with the factors of the level.
+fn smoothing_step(level: Level, out: Address) -> SmoothArgs {
+    SmoothArgs { level, iterate: level.first_iterate, out, step_factor: 1.0, ..SmoothArgs::default() }
 }

@@ -1,7 +1,7 @@
 //! Setup of the levels on a device. The host enqueues kernels. It waits only for counts: the numbers of aggregates, of
 //! couplings and of failed quality tests of each level.
 
-use super::{Cycle, CycleLaunches};
+use super::{COARSE_STEP_WEIGHT, Cycle, CycleLaunches, FINEST_STEP_WEIGHTS};
 use crate::aggregation::{AggregationRules, KAPPA_FOR_REUSE};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::aggregation::{
@@ -282,6 +282,7 @@ impl SetupWorkspace {
             row_sum: level.row_sum,
             jacobi_factor: level.jacobi_factor,
             slice,
+            step_weight: if k == 0 { FINEST_STEP_WEIGHTS[0] } else { COARSE_STEP_WEIGHT },
             ..ConvertArgs::default()
         };
         let totals_address = level.slice_start + 4 * slices as u64;

@@ -116,15 +116,15 @@ real_kernels! {
     /// Computes the number of entries of each slice of rows, and the number of couplings.
     ComputeSliceLengths compute_slice_lengths(ConvertArgs) = "agg_compute_slice_lengths",
         |a| blocks_of(a.c.rows, 1);
-    /// Stores the matrix in the format of the cycle, and computes the factor of the Jacobi step of each row.
+    /// Stores the matrix in the format of the cycle, and computes the factor of the first Jacobi step of each row.
     ConvertRows convert_rows(ConvertArgs) = "agg_convert_rows", |a| blocks_of(a.c.rows, LANES_PER_ROW);
-    /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates. Also computes
-    /// the first smoothing step on the coarser level.
+    /// Sums the residual after the smoothing steps from zero over the aggregates. Also computes the first smoothing step
+    /// on the coarser level.
     Descend descend(DescendArgs) = "agg_descend",
         |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP_THREADS });
-    /// Second half of the cycle on a level: adds the coarse solution and smooths. At the end of a second cycle,
-    /// combines the results of both cycles.
-    Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.level.rows, a.level.lanes);
+    /// Adds the coarse correction, if any, and executes a Jacobi step. At the end of a second cycle, combines the
+    /// results of both cycles.
+    Smooth smooth(SmoothArgs) = "agg_smooth", |a| blocks_of(a.level.rows, a.level.lanes);
     /// Computes r = r - factor A c, where c is the result of the first of two cycles, and the first smoothing step for
     /// the new r.
     Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.level.rows, a.level.lanes);
