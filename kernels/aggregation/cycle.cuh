@@ -54,8 +54,8 @@ __device__ inline V multiply_row(const Level<V> &k, uint32_t i, uint32_t lane, V
 }
 
 // Computes the sum of r - A z over each aggregate, which is r of the coarser level. Here, z is `iterate`, the result of
-// the Jacobi steps before the coarse correction. Also computes the first Jacobi step of the coarser level. If one thread
-// processes a row, several aggregates share a warp; otherwise, a warp processes one aggregate.
+// the Jacobi steps before the coarse correction. Also computes the first Jacobi step of the coarser level. If one
+// thread processes a row, several aggregates share a warp; otherwise, a warp processes one aggregate.
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
     const V *iterate;

@@ -118,8 +118,8 @@ real_kernels! {
         |a| blocks_of(a.c.rows, 1);
     /// Stores the matrix in the format of the cycle, and computes the factor of the first Jacobi step of each row.
     ConvertRows convert_rows(ConvertArgs) = "agg_convert_rows", |a| blocks_of(a.c.rows, LANES_PER_ROW);
-    /// Sums the residual after the smoothing steps from zero over the aggregates. Also computes the first smoothing step
-    /// on the coarser level.
+    /// Sums the residual after the smoothing steps from zero over each aggregate. Also computes the first smoothing
+    /// step on the coarser level.
     Descend descend(DescendArgs) = "agg_descend",
         |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP_THREADS });
     /// Adds the coarse correction, if any, and executes a Jacobi step. At the end of a second cycle, combines the
