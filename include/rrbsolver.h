@@ -138,9 +138,9 @@
                                               systems on the CPU, `mixed` selects bf16 for the preconditioner and
                                               single precision for CG. For other systems, `mixed` has the effect of
                                               `bf16`. In sparse_, `single` stores the matrix and the vectors in f32,
-                                              too; it requires `backend=cuda` and a `rel_tol` of at least 1e-5. For
-                                              `auto`, see the rules of `auto`. This option is also available in dpcg_
-                                              and sparse_. */
+                                              too; it requires a device and a `rel_tol` of at least 1e-5. For `auto`,
+                                              see the rules of `auto`. This option is also available in dpcg_ and
+                                              sparse_. */
 #define RRB_OPT_CYCLE                 209  /* Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k`
                                               are recursive cycles of RRB. `aggregation` selects multigrid by
                                               aggregation instead of RRB. For `auto`, see the rules of `auto`. */
@@ -267,9 +267,9 @@
                                               value, `ic0` starts with s = 0 and continues with s = 1e-3, 2e-3, 4e-3,
                                               ... until all pivots are positive. */
 #define RRB_OPT_DEGREE                513  /* degree of the polynomial of `preconditioner=chebyshev` */
-#define RRB_OPT_TRANSPOSE             514  /* Matrix that `bicg` uses for products with the transpose A'. With
-                                              `copy`, `bicg` uses a stored copy of A'. With `none`, `bicg` uses A
-                                              itself. For `auto`, see the rules of `auto`. */
+#define RRB_OPT_TRANSPOSE             514  /* Matrix for products of `bicg` with A'. `copy` uses a stored copy of A'.
+                                              `none` uses A itself; on a device, an unsymmetric A must then have the
+                                              format `dia` or `diagonal`. For `auto`, see the rules of `auto`. */
 #define RRB_OPT_DIVERGENCE_LIMIT      515  /* Factor of the divergence test. A solve has diverged when its residual
                                               norm exceeds this factor times max(R, initial residual norm), where R
                                               is the norm that the option `reference` selects. 0 means 1e100 for
@@ -2506,9 +2506,9 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `values` (in): the new values, in host memory or, with `backend=cuda`, on the device. Pass as many values as for
- *   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
- *   order. NULL is allowed if the matrix has no entries.
+ * - `values` (in): the new values, in host memory or, if the solver runs on a device, on this device. Pass as many
+ *   values as for the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS`
+ *   values in CSR order. NULL is allowed if the matrix has no entries.
  *
  * If a device already stores the matrix, the device permutes the values, and one of its threads adds the duplicates of
  * an entry. During the call, the device needs 8 bytes per passed value and per entry, and the host 8 bytes per entry.
@@ -2522,12 +2522,12 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `values` is NULL.
- * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, is in device memory although `backend=cuda` is not set, is on
+ * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, is in device memory although the solver runs on the CPU, is on
  *   another device than the option `device` selects, or is in host memory although `memory=device` is set.
- * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but `backend=cuda` is not set.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
- *   repeated entries, or with `backend=cuda`.
+ *   repeated entries, or if the solver runs on a device.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_DEVICE`: the CUDA driver could not locate, copy or permute `values`.
  *
@@ -2621,8 +2621,8 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * - `RRB_ERR_NULL`: `h` is NULL.
  * - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
  * - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
- * - `RRB_ERR_MATRIX`: the matrix is not symmetric, but the method is cg or minres, or the preconditioner is ic0. The
- *   message names an entry a_ij that differs from a_ji.
+ * - `RRB_ERR_MATRIX`: the matrix is not symmetric, but the method is cg, steepest_descent or minres, or the
+ *   preconditioner is ic0. The message names an entry a_ij that differs from a_ji.
  * - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
  *   The methods jacobi, gauss_seidel and sor divide by diagonal entries. The preconditioners jacobi, ssor, ic0,
  *   neumann, chebyshev and amg also divide by diagonal entries. With ilu0, each diagonal entry must exist but may be
@@ -2634,11 +2634,13 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  *   an entry of M is outside the range of single precision.
  * - `RRB_ERR_UNSUPPORTED`: the method does not accept the preconditioner. The methods jacobi, gauss_seidel and sor
  *   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
- *   `preconditioner=jacobi`. The preconditioner amg requires the method cg.
+ *   `preconditioner=jacobi`. The preconditioner amg requires the method cg or steepest_descent.
  * - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, but the matrix has 2^32 - 1 rows or more.
  * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the rows
  *   has no kernel on a device. The methods gauss_seidel and sor and the preconditioners ssor, ic0 and ilu0 require
  *   `ordering=multicolour`. The message names what has kernels.
+ * - `RRB_ERR_UNSUPPORTED`: the method is bicg with an unsymmetric matrix on a device, but the handle may not store a
+ *   copy of A' (`transpose`, `format_memory`). Only the formats dia and diagonal need no copy.
  * - `RRB_ERR_UNSUPPORTED`: `precision=single` is set, but the solver runs on the CPU.
  * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the matrix has 2^31 rows or more, or the library was built
  *   without kernels.
@@ -2680,8 +2682,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `b` (in): right-hand side, with as many values as the matrix has rows.
  * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
  *
- * On the CPU, both arrays must be in host memory. With `backend=cuda`, each array may be in host memory or on the
- * device.
+ * On the CPU, both arrays must be in host memory. If the solver runs on a device, each array may be in host memory or
+ * on this device.
  *
  * Returns:
  * - `RRB_OK`: the solve has converged.
@@ -2708,7 +2710,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity.
  * - `RRB_ERR_NOT_FINITE`: the solution is too large for a double.
  * - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
- * - `RRB_ERR_BREAKDOWN`: the method is cg, but A or M is indefinite. If A is indefinite, use `solver=minres`.
+ * - `RRB_ERR_BREAKDOWN`: the method is cg or steepest_descent, but A or M is indefinite. If A is indefinite, use
+ *   `solver=minres`.
  * - `RRB_ERR_BREAKDOWN`: the iteration overflowed.
  * - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `b` contains NaN or infinity.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
@@ -2720,7 +2723,7 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - If `solver=auto` selected cg, and this method detects that the matrix is indefinite, the solve continues with the
  *   method minres. `RRB_INFO_SOLVER` then reports minres.
  * - The results are bitwise identical for any number of threads.
- * - The call starts no thread. It allocates memory only in the first call with `backend=cuda` and arrays on the host.
+ * - The call starts no thread. It allocates memory only in the first call on a device with arrays on the host.
  *
  * Required:
  * `h` must be NULL or a handle of the `sparse_` functions. Each array must be NULL or contain as many values as the
@@ -2790,8 +2793,8 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
  * - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
- * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
- *   built without kernels.
+ * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, the matrix has
+ *   2^31 rows or columns or more, or the library was built without kernels.
  * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
  * - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
@@ -2834,8 +2837,8 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
  * - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
- * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
- *   built without kernels.
+ * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, the matrix has
+ *   2^31 rows or columns or more, or the library was built without kernels.
  * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
  * - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation

@@ -68,7 +68,10 @@ pub struct SolveRow {
     pub converged: bool,
     /// Reported |b - A x| / |b|.
     pub residual: f64,
-    /// Seconds from the matrix to a ready solver.
+    /// Seconds from the arrays of the matrix to a handle; none for other programs, whose setup includes this time.
+    #[serde(default)]
+    pub create: Samples,
+    /// Seconds of `sparse_factorize`.
     pub factorize: Samples,
     /// Seconds from x = 0 to x.
     pub solve: Samples,
@@ -103,6 +106,12 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// Reads the matrix from the file with this name, or generates the system with this name.
+    fn of_name(name: &str) -> Result<Self> {
+        let path = Path::new(name);
+        if path.is_file() { Library::read(path)?.rows() } else { Self::generate(name) }
+    }
+
     /// Generates the system with this name.
     pub(crate) fn generate(name: &str) -> Result<Self> {
         Self::of(system(name).with_context(|| format!("unknown system {name}"))?)
@@ -342,7 +351,7 @@ impl Arrays {
 /// Measures the products, one format after the other, and then rounds in which the solves with all sets of options run
 /// in turn. The first product of a format and the first round are the warm-up.
 pub fn measure(plan: &Plan) -> Result<General> {
-    let rows = Rows::generate(&plan.name)?;
+    let rows = Rows::of_name(&plan.name)?;
     if let Some(path) = &plan.write {
         rows.write(path)?;
     }
@@ -378,7 +387,9 @@ pub fn measure(plan: &Plan) -> Result<General> {
     let mut values = Arrays::new(plan.device, &passed.val)?;
     for round in 0..=plan.repeats {
         for (k, options) in plan.options.iter().enumerate() {
+            let start = Instant::now();
             let library = if plan.by_columns { Library::of_columns(passed)? } else { Library::new(passed)? };
+            let create = start.elapsed().as_secs_f64();
             library.set(&backend)?;
             library.set(options)?;
             let factorize = library.factorize().with_context(|| options.clone())?;
@@ -397,6 +408,7 @@ pub fn measure(plan: &Plan) -> Result<General> {
                     iterations,
                     converged: status == 0,
                     residual,
+                    create: Samples::default(),
                     factorize: Samples::default(),
                     solve: Samples::default(),
                     set_values: Samples::default(),
@@ -404,6 +416,7 @@ pub fn measure(plan: &Plan) -> Result<General> {
                 });
             }
             if round > 0 || plan.repeats == 0 {
+                solves[k].create.push(create);
                 solves[k].factorize.push(factorize);
                 solves[k].solve.push(solve);
                 solves[k].set_values.push(set_values);
@@ -491,6 +504,7 @@ impl General {
                     iterations: iterations.parse()?,
                     converged: true,
                     residual: residual.parse()?,
+                    create: Samples::default(),
                     factorize: Samples::new(vec![setup.parse()?]),
                     solve: Samples::new(vec![solve.parse()?]),
                     set_values: Samples::default(),

@@ -28,7 +28,9 @@ template <class V> struct Level {
     const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: f_i of the first Jacobi step (`convert_rows`)
     const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
     const uint32_t *nodes; // rows of the finer level that form each row: `width` entries, padded with NONE
-    V *r, *first_iterate; // r: right-hand side; first_iterate: f_i r_i, the first Jacobi step from zero
+    // r: right-hand side; first_iterate: f_i r_i, the first Jacobi step from zero. On the finest level, the first step
+    // after the coarse correction overwrites first_iterate.
+    V *r, *first_iterate;
     V *c, *z; // z: result; c: result of the first of two cycles
     uint32_t rows;
     uint16_t width;
@@ -94,7 +96,7 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
 
 // Adds the coarse correction, if any, to `iterate`, and executes a Jacobi step with `step_factor` times the factors of
 // the level. For the result z, computes out = z if `first_weight` is 0, and otherwise
-// out = first_weight * c + second_weight * z.
+// out = first_weight * c + second_weight * z. `out` must differ from `iterate`, because other rows read `iterate`.
 template <class V> struct SmoothArgs {
     Level<V> level;
     const V *iterate;
@@ -193,10 +195,13 @@ template <class V> __device__ inline void compute_slice_lengths(const ConvertArg
     });
 }
 
+// Upper bound of the weights of all Jacobi steps.
+constexpr double MAX_STEP_WEIGHT = 3.0;
+
 // Converts the rows, and computes jacobi_factor = step_weight / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). Let S be
 // the diagonal matrix of the s_i. The eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem. Jacobi steps with
 // the weights of src/aggregation/cuda/mod.rs therefore contract the error in the A-norm. If no coupling and no row sum
-// is negative, s_i = 2 d_i.
+// is negative, s_i = 2 d_i. Jacobi steps do not change a row whose factors overflow.
 template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
     for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];
@@ -214,9 +219,8 @@ template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) 
         coupling_sum = sum_lanes<LANES>(coupling_sum);
         if (!has_row || lane != 0) return;
         t.row_sum[i] = V(t.c.row_sum[i]);
-        const double diagonal = t.c.diagonal[i];
-        const V jacobi_factor = V(t.step_weight / max(2.0 * diagonal, diagonal + coupling_sum));
-        t.jacobi_factor[i] = is_finite(double(jacobi_factor)) ? jacobi_factor : V(0);
+        const double diagonal = t.c.diagonal[i], s = max(2.0 * diagonal, diagonal + coupling_sum);
+        t.jacobi_factor[i] = is_finite(double(V(MAX_STEP_WEIGHT / s))) ? V(t.step_weight / s) : V(0);
     });
 }
 

@@ -84,8 +84,8 @@ pub mod limits {
     /// `preconditioner` of `dpcg_`: smallest number of unresolved components for which amg is faster than
     /// multigrid.
     ///
-    /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations, each at twice the cost
-    /// of an iteration with multigrid, and its setup costs as much as 30 iterations.
+    /// Multigrid needs nearly one more iteration per component. amg needs 10 to 22 iterations, each at two to three
+    /// times the cost of an iteration with multigrid, and its setup costs as much as 13 to 30 iterations.
     pub const MIN_UNRESOLVED_FOR_AMG: usize = 12;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on the CPU. A product
     /// with the inverse then reads at most 8 MB.
@@ -462,10 +462,10 @@ fn sparse_rules() -> [AutoRule; 6] {
                 ),
                 ("cpu", OTHERWISE),
             ],
-            &["A device has no kernels for `transpose=none`, for the formats `coo`, `csc`, `jds`, `tjds` and \
-               `skyline`, and for other orderings than `multicolour` in `gauss_seidel`, `sor`, `ssor`, `ic0` and \
-               `ilu0`. It supports fewer than 2^31 rows and columns. For `bicg`, a copy of the transpose must fit into \
-               `format_memory`."],
+            &["A device has no kernels for the formats `coo`, `csc`, `jds`, `tjds` and `skyline`, and for other \
+               orderings than `multicolour` in `gauss_seidel`, `sor`, `ssor`, `ic0` and `ilu0`. It supports fewer than \
+               2^31 rows and columns. For `bicg`, a copy of the transpose must fit into `format_memory`. \
+               `transpose=none` selects the CPU."],
         ),
         make_rule(
             opt::SOLVER,

@@ -379,7 +379,7 @@ options! {
         DPCG first_choices(Precision::NAMES, 3), SPARSE Kind::Choice(SPARSE_PRECISIONS);
         "Precision in which the preconditioner is stored. For regular 5-point systems on the CPU, `mixed` selects \
          bf16 for the preconditioner and single precision for CG. For other systems, `mixed` has the effect of \
-         `bf16`. In sparse_, `single` stores the matrix and the vectors in f32, too; it requires `backend=cuda` and a \
+         `bf16`. In sparse_, `single` stores the matrix and the vectors in f32, too; it requires a device and a \
          `rel_tol` of at least 1e-5. For `auto`, see the rules of `auto`.";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
         "Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k` are recursive cycles of RRB. \
@@ -512,8 +512,8 @@ options! {
          continues with s = 1e-3, 2e-3, 4e-3, ... until all pivots are positive.";
     DEGREE = 513 "degree" Factorize SPARSE int(4, 1, 16); "degree of the polynomial of `preconditioner=chebyshev`";
     TRANSPOSE = 514 "transpose" Factorize SPARSE Kind::Choice(Transpose::NAMES);
-        "Matrix that `bicg` uses for products with the transpose A'. With `copy`, `bicg` uses a stored copy of A'. \
-         With `none`, `bicg` uses A itself. For `auto`, see the rules of `auto`.";
+        "Matrix for products of `bicg` with A'. `copy` uses a stored copy of A'. `none` uses A itself; on a device, an \
+         unsymmetric A must then have the format `dia` or `diagonal`. For `auto`, see the rules of `auto`.";
     DIVERGENCE_LIMIT = 515 "divergence_limit" Now SPARSE real(0.0, 0.0, f64::MAX, false);
         "Factor of the divergence test. A solve has diverged when its residual norm exceeds this factor times max(R, \
          initial residual norm), where R is the norm that the option `reference` selects. 0 means 1e100 for `jacobi`, \

@@ -104,15 +104,8 @@ fn solved(on: &Backend, System { name, a, b, .. }: &System, options: &str) -> (i
 /// The CPU matches pairs in the order of all nodes, and the other program in blocks of 1024 nodes. On a device, 1024
 /// rows of the coarsest level are inverted instead of 128.
 fn allowed_more(on: &Backend, name: &str, nx: usize) -> i64 {
-    if on.on_device() {
-        return match (name, nx) {
-            ("layers3", 255) => 3,
-            ("layers3", 300 | 512) | ("aniso1000", 255) => 2,
-            _ => 1,
-        };
-    }
     match (name, nx) {
-        ("whitenoise", 255) | ("stretched" | "land30", 300) | ("land30", 512) => 2,
+        ("whitenoise", 255) | ("stretched" | "land30", 300) | ("land30", 512) if !on.on_device() => 2,
         _ => 1,
     }
 }

@@ -257,12 +257,12 @@ impl<'c> Judge<'c> {
         let sweeps = ["jacobi", "gauss_seidel", "sor"].contains(&solver);
         let single = ["f32", "single"].contains(&case.option("precision", "auto"));
         let divides = ["jacobi", "ssor", "ic0", "neumann", "chebyshev", "amg"].contains(&m);
-        let needs_symmetry = ["cg", "minres"].contains(&solver) || m == "ic0";
+        let needs_symmetry = ["cg", "steepest_descent", "minres"].contains(&solver) || m == "ic0";
         let unsupported = match m {
             "auto" | "none" => false,
             _ if sweeps => true,
             "jacobi" => false,
-            "amg" => solver != "cg",
+            "amg" => !["cg", "steepest_descent"].contains(&solver),
             _ => solver == "minres",
         };
         let transposes_in_place = case.options.contains("format_memory") || case.option("transpose", "auto") == "none";
@@ -346,7 +346,10 @@ impl<'c> Judge<'c> {
             status::NOT_FINITE if not_finite && !unchecked => true,
             status::NOT_FINITE | status::RANGE => self.wild(),
             status::BREAKDOWN if not_finite => unchecked,
-            status::BREAKDOWN => self.wild() || case.option("solver", "auto") == "cg" && !self.definite(),
+            status::BREAKDOWN => {
+                let needs_definite = ["cg", "steepest_descent"].contains(&case.option("solver", "auto"));
+                self.wild() || needs_definite && !self.definite()
+            }
             status::ARGUMENT => self.log2_of_relative_guess() > -1.0 || self.is_too_accurate(),
             _ => false,
         };

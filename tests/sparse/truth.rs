@@ -149,9 +149,8 @@ fn judge_events(case: &Case, entries: &[Entry], events: &[Event], classes: &mut 
             classes.push(format!("{}: {}", event.call, event.status));
         }
     }
-    let solver = ["", "jacobi", "gauss_seidel", "sor", "cg", "bicg", "minres", "bicgstab", "gmres", "idr"];
     let solved = events.last().filter(|event| event.call == "solve" && event.status == status::OK);
-    classes.extend(solved.map(|event| format!("converged: {}", solver[event.numbers[2] as usize])));
+    classes.extend(solved.map(|event| format!("converged: {}", sparse::SOLVERS[event.numbers[2] as usize])));
     classes.extend(solved.map(|event| format!("converged with preconditioner {}", event.numbers[3])));
     classes.extend(solved.map(|_| format!("converged with format {}", case.option("format", "auto"))));
     Ok(())
@@ -199,11 +198,7 @@ struct Summary {
 
 /// Classes of results that must occur in at least one of a thousand cases.
 fn results() -> Vec<String> {
-    let mut classes: Vec<String> =
-        ["jacobi", "gauss_seidel", "sor", "cg", "bicg", "minres", "bicgstab", "gmres", "idr"]
-            .iter()
-            .map(|solver| format!("converged: {solver}"))
-            .collect();
+    let mut classes: Vec<String> = sparse::SOLVERS[1..].iter().map(|solver| format!("converged: {solver}")).collect();
     classes.extend([1, 2, 3, 4, 7, 8, 9, 10].map(|m| format!("converged with preconditioner {m}")));
     classes.extend(sparse::FORMATS.map(|format| format!("converged with format {format}")));
     for reason in ["0, reason 1", "0, reason 2", "1, reason 4", "1, reason 6", "1, reason 8"] {

@@ -129,6 +129,7 @@ pub fn general(run: &General, copy: Option<f64>) -> String {
                 digits(1e3 * total),
                 s.set_values.milliseconds(),
                 s.factorize_again.milliseconds(),
+                s.create.milliseconds(),
             ]
         })
         .collect();
@@ -147,6 +148,7 @@ pub fn general(run: &General, copy: Option<f64>) -> String {
         "both ms",
         "set_values ms",
         "factorize again ms",
+        "create ms",
     ];
     let system = format!("{}, {} rows, {} entries", run.name, run.rows, run.entries);
     format!("{system}:\n\n{of_products}\n{}", table(&head, &solves))

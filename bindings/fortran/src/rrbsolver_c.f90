@@ -125,8 +125,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
    ! Precision in which the preconditioner is stored. For regular 5-point systems on the CPU, `mixed` selects bf16 for
    ! the preconditioner and single precision for CG. For other systems, `mixed` has the effect of `bf16`. In sparse_,
-   ! `single` stores the matrix and the vectors in f32, too; it requires `backend=cuda` and a `rel_tol` of at least
-   ! 1e-5. For `auto`, see the rules of `auto`. This option is also available in dpcg_ and sparse_.
+   ! `single` stores the matrix and the vectors in f32, too; it requires a device and a `rel_tol` of at least 1e-5. For
+   ! `auto`, see the rules of `auto`. This option is also available in dpcg_ and sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
    ! Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k` are recursive cycles of RRB. `aggregation`
    ! selects multigrid by aggregation instead of RRB. For `auto`, see the rules of `auto`.
@@ -253,8 +253,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SHIFT               = 511_c_int32_t
    ! degree of the polynomial of `preconditioner=chebyshev`
    integer(c_int32_t), parameter, public :: RRB_OPT_DEGREE              = 513_c_int32_t
-   ! Matrix that `bicg` uses for products with the transpose A'. With `copy`, `bicg` uses a stored copy of A'. With
-   ! `none`, `bicg` uses A itself. For `auto`, see the rules of `auto`.
+   ! Matrix for products of `bicg` with A'. `copy` uses a stored copy of A'. `none` uses A itself; on a device, an
+   ! unsymmetric A must then have the format `dia` or `diagonal`. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSPOSE           = 514_c_int32_t
    ! Factor of the divergence test. A solve has diverged when its residual norm exceeds this factor times max(R, initial
    ! residual norm), where R is the norm that the option `reference` selects. 0 means 1e100 for `jacobi`, `gauss_seidel`

@@ -29,7 +29,8 @@ use crate::error::Result;
 const FINEST_STEP_WEIGHTS: [f64; 2] = [1.105_572_809_000_084, 2.894_427_190_999_916];
 /// Weight of the only Jacobi step on a coarse level. docs/development/experiments.md compares weights.
 const COARSE_STEP_WEIGHT: f64 = 1.65;
-/// Ratio of the factors of the two steps on the finest level. The level stores the factors of the first step.
+/// Ratio of the weights of the second and the first step on the finest level. `Level::jacobi_factor` contains the
+/// factors of the first step.
 const SECOND_STEP_FACTOR: f64 = FINEST_STEP_WEIGHTS[1] / FINEST_STEP_WEIGHTS[0];
 
 /// The cycle of a matrix.
@@ -55,8 +56,9 @@ pub struct CycleLaunches {
 }
 
 impl CycleLaunches {
-    /// Returns the first level. Its `r` and `first_iterate` are the input of the cycle. The output is its `z`, an
-    /// approximation of (scale A)^-1 r, because the levels contain the scaled matrix.
+    /// Returns the first level. Its `r` and `first_iterate` are the input of the cycle, which overwrites
+    /// `first_iterate`. The output is its `z`, an approximation of (scale A)^-1 r, because the levels contain the
+    /// scaled matrix.
     pub fn first_level(&self) -> &Level {
         &self.levels[0]
     }
@@ -79,8 +81,9 @@ impl CycleLaunches {
         self.scale
     }
 
-    /// Computes z of the first level from its r (`first_level`). The same launch executes the second smoothing step
-    /// before and after the coarse correction: it reads `first_iterate` and writes z.
+    /// Computes z of the first level from its r (`first_level`). The second smoothing step has the same arguments
+    /// before and after the coarse correction: it reads `first_iterate` and writes z. The first step after the coarse
+    /// correction therefore reads z and writes `first_iterate`.
     pub fn apply(&self, stream: &Stream) -> Result<()> {
         let level = *self.first_level();
         let second_step = SmoothArgs { step_factor: SECOND_STEP_FACTOR, ..smoothing_step(level, level.z) };
@@ -100,7 +103,7 @@ impl CycleLaunches {
         let (level, coarse) = (self.levels[k], self.levels[k + 1]);
         descend(stream, self.is_single_precision, &DescendArgs { fine: level, coarse, iterate: level.first_iterate })?;
         self.solve(stream, k + 1)?;
-        let (first_weight, second_weight) = weights.unwrap_or((0.0, 1.0));
+        let (first_weight, second_weight) = weights.unwrap_or_default();
         let step = SmoothArgs { coarse_z: coarse.z, first_weight, second_weight, ..smoothing_step(level, out) };
         smooth(stream, self.is_single_precision, &step)
     }

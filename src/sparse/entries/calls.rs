@@ -14,9 +14,9 @@ use crate::sparse::entries::sparse_handle;
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): the new values, in host memory or, with `backend=cuda`, on the device. Pass as many values as for
-///   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
-///   order. NULL is allowed if the matrix has no entries.
+/// - `values` (in): the new values, in host memory or, if the solver runs on a device, on this device. Pass as many
+///   values as for the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS`
+///   values in CSR order. NULL is allowed if the matrix has no entries.
 ///
 /// If a device already stores the matrix, the device permutes the values, and one of its threads adds the duplicates of
 /// an entry. During the call, the device needs 8 bytes per passed value and per entry, and the host 8 bytes per entry.
@@ -30,12 +30,12 @@ use crate::sparse::entries::sparse_handle;
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `values` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, is in device memory although `backend=cuda` is not set, is on
+/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, is in device memory although the solver runs on the CPU, is on
 ///   another device than the option `device` selects, or is in host memory although `memory=device` is set.
-/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but `backend=cuda` is not set.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
-///   repeated entries, or with `backend=cuda`.
+///   repeated entries, or if the solver runs on a device.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate, copy or permute `values`.
 ///
@@ -198,8 +198,8 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_NULL`: `h` is NULL.
 /// - `RRB_ERR_DIMENSION`: the matrix is not square, or has no rows.
 /// - `RRB_ERR_MATRIX`: a row or column has no nonzero entry.
-/// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but the method is cg or minres, or the preconditioner is ic0. The
-///   message names an entry a_ij that differs from a_ji.
+/// - `RRB_ERR_MATRIX`: the matrix is not symmetric, but the method is cg, steepest_descent or minres, or the
+///   preconditioner is ic0. The message names an entry a_ij that differs from a_ji.
 /// - `RRB_ERR_MATRIX`: a diagonal entry is zero or missing, but the method or the preconditioner divides by this entry.
 ///   The methods jacobi, gauss_seidel and sor divide by diagonal entries. The preconditioners jacobi, ssor, ic0,
 ///   neumann, chebyshev and amg also divide by diagonal entries. With ilu0, each diagonal entry must exist but may be
@@ -211,11 +211,13 @@ pub unsafe extern "C" fn sparse_arrays(
 ///   an entry of M is outside the range of single precision.
 /// - `RRB_ERR_UNSUPPORTED`: the method does not accept the preconditioner. The methods jacobi, gauss_seidel and sor
 ///   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
-///   `preconditioner=jacobi`. The preconditioner amg requires the method cg.
+///   `preconditioner=jacobi`. The preconditioner amg requires the method cg or steepest_descent.
 /// - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, but the matrix has 2^32 - 1 rows or more.
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the rows
 ///   has no kernel on a device. The methods gauss_seidel and sor and the preconditioners ssor, ic0 and ilu0 require
 ///   `ordering=multicolour`. The message names what has kernels.
+/// - `RRB_ERR_UNSUPPORTED`: the method is bicg with an unsymmetric matrix on a device, but the handle may not store a
+///   copy of A' (`transpose`, `format_memory`). Only the formats dia and diagonal need no copy.
 /// - `RRB_ERR_UNSUPPORTED`: `precision=single` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the matrix has 2^31 rows or more, or the library was built
 ///   without kernels.
@@ -273,8 +275,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - `b` (in): right-hand side, with as many values as the matrix has rows.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
 ///
-/// On the CPU, both arrays must be in host memory. With `backend=cuda`, each array may be in host memory or on the
-/// device.
+/// On the CPU, both arrays must be in host memory. If the solver runs on a device, each array may be in host memory or
+/// on this device.
 ///
 /// # Returns
 /// - `RRB_OK`: the solve has converged.
@@ -301,7 +303,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `b` or `x` contains NaN or infinity.
 /// - `RRB_ERR_NOT_FINITE`: the solution is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of the solution are so small that they underflow.
-/// - `RRB_ERR_BREAKDOWN`: the method is cg, but A or M is indefinite. If A is indefinite, use `solver=minres`.
+/// - `RRB_ERR_BREAKDOWN`: the method is cg or steepest_descent, but A or M is indefinite. If A is indefinite, use
+///   `solver=minres`.
 /// - `RRB_ERR_BREAKDOWN`: the iteration overflowed.
 /// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `b` contains NaN or infinity.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
@@ -313,7 +316,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - If `solver=auto` selected cg, and this method detects that the matrix is indefinite, the solve continues with the
 ///   method minres. `RRB_INFO_SOLVER` then reports minres.
 /// - The results are bitwise identical for any number of threads.
-/// - The call starts no thread. It allocates memory only in the first call with `backend=cuda` and arrays on the host.
+/// - The call starts no thread. It allocates memory only in the first call on a device with arrays on the host.
 ///
 /// # Fortran
 /// `call solver%solve(b, x [, stat] [, errmsg])`
@@ -414,8 +417,8 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
-/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
-///   built without kernels.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, the matrix has
+///   2^31 rows or columns or more, or the library was built without kernels.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
@@ -471,8 +474,8 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
-/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
-///   built without kernels.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, the matrix has
+///   2^31 rows or columns or more, or the library was built without kernels.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation

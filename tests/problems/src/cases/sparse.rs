@@ -396,8 +396,8 @@ fn guess(r: &mut Random, values: &[f64], features: &mut Vec<&'static str>) -> Ve
 }
 
 /// Solvers, preconditioners, formats and orderings that the options select.
-pub const SOLVERS: [&str; 10] =
-    ["auto", "jacobi", "gauss_seidel", "sor", "cg", "bicg", "minres", "bicgstab", "gmres", "idr"];
+pub const SOLVERS: [&str; 11] =
+    ["auto", "jacobi", "gauss_seidel", "sor", "cg", "bicg", "minres", "bicgstab", "gmres", "idr", "steepest_descent"];
 /// Preconditioners.
 pub const PRECONDITIONERS: [&str; 9] = ["auto", "none", "jacobi", "neumann", "ic0", "amg", "ssor", "ilu0", "chebyshev"];
 /// Storage formats.
@@ -416,7 +416,7 @@ fn options(r: &mut Random, kind: &str) -> String {
         true => "auto",
         false => loop {
             let solver = pick(r, &SOLVERS);
-            if any || symmetric || !["cg", "minres"].contains(&solver) {
+            if any || symmetric || !["cg", "steepest_descent", "minres"].contains(&solver) {
                 break solver;
             }
         },
@@ -428,7 +428,7 @@ fn options(r: &mut Random, kind: &str) -> String {
         false if sweeps => "none",
         false => match solver {
             "minres" => pick(r, &["none", "jacobi"]),
-            "cg" => pick(r, &PRECONDITIONERS),
+            "cg" | "steepest_descent" => pick(r, &PRECONDITIONERS),
             "auto" if symmetric => pick(r, &PRECONDITIONERS),
             _ if symmetric => pick(r, &["none", "jacobi", "neumann", "ic0", "ssor", "ilu0", "chebyshev"]),
             _ => pick(r, &["none", "jacobi", "neumann", "ssor", "ilu0", "chebyshev"]),
