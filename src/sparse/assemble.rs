@@ -4,8 +4,9 @@
 use crate::base::csr::{Csr, ROW_POINTERS_NAME, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::memory::check_available;
-use crate::base::workers::{SliceSplitter, Workers, divide_lanes};
+use crate::base::workers::{SliceSplitter, Workers, divide_lanes, divide_range};
 use crate::error::{Error, Location, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
+use std::ops::Range;
 
 /// Names of allocations in error messages.
 const INDEX_ALLOCATION: &str = "indices of entries";
@@ -47,6 +48,42 @@ impl<I: Index> AssembledMatrix<I> {
         };
         let val = zeroed(col.len(), VALUE_ALLOCATION)?;
         Ok(Self { csr: Csr { cols, ptr, col, val }, entry_positions, input_count })
+    }
+
+    /// Builds the matrix from rows. Row i has the entries `ptr[i]..ptr[i + 1]`, and entry k has the column `column_at(k)`
+    /// and the value `values[k]`. Returns `None` if the columns of a row do not strictly ascend.
+    pub fn from_ordered_rows(
+        cols: usize,
+        ptr: Vec<usize>,
+        column_at: impl Fn(usize) -> usize + Sync,
+        values: &[f64],
+        workers: &mut Workers,
+    ) -> Result<Option<Self>> {
+        let count = values.len();
+        let piece_count = workers.piece_count(count * (size_of::<I>() + size_of::<f64>()));
+        let ascend = |mut rows: Range<usize>| {
+            rows.all(|i| (ptr[i]..ptr[i + 1]).skip(1).all(|k| column_at(k - 1) < column_at(k)))
+        };
+        if workers.map(divide_lanes(&ptr, piece_count), ascend)?.contains(&false) {
+            return Ok(None);
+        }
+        let (mut col, mut val) = (Vec::new(), Vec::new());
+        reserve(&mut col, count, INDEX_ALLOCATION)?;
+        reserve(&mut val, count, VALUE_ALLOCATION)?;
+        let mut remaining_col = SliceSplitter(&mut col.spare_capacity_mut()[..count]);
+        let mut remaining_val = SliceSplitter(&mut val.spare_capacity_mut()[..count]);
+        let pieces = divide_range(count, piece_count)
+            .map(|k| (remaining_col.take_front(k.len()), remaining_val.take_front(k.len()), k));
+        workers.for_each_piece(pieces, |(col, val, range)| {
+            range.clone().zip(col).for_each(|(k, col)| _ = col.write(I::of(column_at(k))));
+            values[range].iter().zip(val).for_each(|(&value, val)| _ = val.write(value));
+        })?;
+        // SAFETY: the pieces cover 0..count, and each piece has written its part of both arrays.
+        unsafe {
+            col.set_len(count);
+            val.set_len(count);
+        }
+        Ok(Some(Self::from_csr(Csr { cols, ptr, col, val })))
     }
 
     /// Wraps a matrix that is already assembled. `set_values` then expects the values in the order of `csr.val`.

@@ -3,10 +3,11 @@
 use super::assemble::AssembledMatrix;
 use super::checks::{check_indices, check_pointers, check_values};
 use super::matrix::{Matrix, MatrixIndex};
+use crate::base::csr::ROW_POINTERS_NAME;
 use crate::base::heap::boxed;
 use crate::base::index::{Indices, fits_u32};
 use crate::base::workers::Workers;
-use crate::error::Result;
+use crate::error::{Result, collected};
 
 /// What the two index arrays of the caller contain.
 #[derive(Clone, Copy, PartialEq)]
@@ -57,6 +58,14 @@ impl EntryArrays<'_> {
 
     /// Builds the matrix with indices of type I.
     fn assemble<I: MatrixIndex>(&self, values: &[f64], workers: &mut Workers) -> Result<Box<dyn Matrix>> {
+        if self.layout == EntryLayout::Rows {
+            let row_starts = (0..self.first_indices.len()).map(|i| self.index_at(self.first_indices, i));
+            let ptr = collected(row_starts, ROW_POINTERS_NAME)?;
+            let column_at = |k| self.index_at(self.second_indices, k);
+            if let Some(matrix) = AssembledMatrix::<I>::from_ordered_rows(self.cols, ptr, column_at, values, workers)? {
+                return Ok(boxed(matrix, "a matrix")?);
+            }
+        }
         let visit_entries = |add: &mut dyn FnMut(usize, usize)| self.visit_entries(add);
         let mut matrix =
             AssembledMatrix::<I>::from_pattern(self.rows, self.cols, values.len(), visit_entries, workers)?;
@@ -64,16 +73,20 @@ impl EntryArrays<'_> {
         Ok(boxed(matrix, "a matrix")?)
     }
 
-    /// Calls `add` with row and column of each entry. The arrays must have passed the checks of [`Self::matrix`].
+    /// Returns entry k of an array that has passed the checks of [`Self::matrix`], with indices from 0.
+    fn index_at(&self, indices: Indices, k: usize) -> usize {
+        (indices.get(k) - self.index_base) as usize
+    }
+
+    /// Calls `add` with row and column of each entry.
     fn visit_entries(&self, add: &mut dyn FnMut(usize, usize)) {
-        let index_at = |indices: Indices, k| (indices.get(k) - self.index_base) as usize;
         if self.layout == EntryLayout::Coordinates {
             return (0..self.first_indices.len())
-                .for_each(|k| add(index_at(self.first_indices, k), index_at(self.second_indices, k)));
+                .for_each(|k| add(self.index_at(self.first_indices, k), self.index_at(self.second_indices, k)));
         }
         for outer in 0..self.first_indices.len() - 1 {
-            for k in index_at(self.first_indices, outer)..index_at(self.first_indices, outer + 1) {
-                let inner = index_at(self.second_indices, k);
+            for k in self.index_at(self.first_indices, outer)..self.index_at(self.first_indices, outer + 1) {
+                let inner = self.index_at(self.second_indices, k);
                 if self.layout == EntryLayout::Rows { add(outer, inner) } else { add(inner, outer) }
             }
         }

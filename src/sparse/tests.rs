@@ -1,6 +1,7 @@
-//! Tests of all formats on small matrices: results with 64-bit indices must equal those with 32-bit indices.
+//! Tests of the assembly and of all formats on small matrices: results with 64-bit indices must equal those with 32-bit
+//! indices.
 
-use super::assemble::Triplets;
+use super::assemble::{AssembledMatrix, Triplets};
 use super::formats::{FormatKind, SellShape};
 use super::matrix::MatrixIndex;
 use super::stored::{IndexArray, OutputArrays};
@@ -122,4 +123,39 @@ fn separate_long_rows_add_no_padding() {
     // entry, so each of the 125 slices stores eight values.
     assert_eq!((separated.values, separated.separate_size), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
     assert_eq!(separated.bytes(), 12 * 1000 + 8 * 126 + 12_012);
+}
+
+/// Rows with strictly ascending columns are copied by several threads. The matrix equals the one that is assembled from
+/// single entries. Other rows are not copied.
+#[test]
+fn ordered_rows_equal_assembled_entries() {
+    for rows in [0, 1, 2, 3, 5, 17, 64, 65, 300] {
+        let columns_of = |i: usize| (0..rows).filter(move |j| (i * 7 + j * 3) % 5 == 0 || i == 4);
+        let entries: Vec<(usize, usize)> = (0..rows).flat_map(|i| columns_of(i).map(move |j| (i, j))).collect();
+        let values: Vec<f64> = (0..entries.len()).map(|k| 0.5 - k as f64).collect();
+        let mut ptr = vec![0; rows + 1];
+        entries.iter().for_each(|entry| ptr[entry.0 + 1] += 1);
+        (0..rows).for_each(|i| ptr[i + 1] += ptr[i]);
+        let visit_entries = |add: &mut dyn FnMut(usize, usize)| entries.iter().for_each(|&(i, j)| add(i, j));
+        let one_thread = &mut Workers::single_threaded();
+        let mut expected =
+            AssembledMatrix::<u32>::from_pattern(rows, rows, entries.len(), visit_entries, one_thread).unwrap();
+        expected.set_values(values.iter().copied()).unwrap();
+        for threads in [1, 3] {
+            let workers = &mut Workers::always_parallel(threads);
+            let mut copy = |column_at: &(dyn Fn(usize) -> usize + Sync)| {
+                AssembledMatrix::<u32>::from_ordered_rows(rows, ptr.clone(), column_at, &values, workers).unwrap()
+            };
+            let copied = copy(&|k| entries[k].1).unwrap();
+            assert_eq!(copied.csr.ptr, expected.csr.ptr);
+            assert_eq!(copied.csr.col, expected.csr.col);
+            assert_eq!(copied.csr.val, expected.csr.val);
+            assert!(copied.entry_positions().is_none());
+            if rows > 5 {
+                // Row 4 contains all columns.
+                assert!(copy(&|k| rows - 1 - entries[k].1).is_none());
+                assert!(copy(&|k| entries[k].1 / 2).is_none());
+            }
+        }
+    }
 }

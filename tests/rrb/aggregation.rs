@@ -105,6 +105,7 @@ fn solved(on: &Backend, System { name, a, b, .. }: &System, options: &str) -> (i
 /// rows of the coarsest level are inverted instead of 128.
 fn allowed_more(on: &Backend, name: &str, nx: usize) -> i64 {
     match (name, nx) {
+        ("layers3", 255) if on.on_device() => 2,
         ("whitenoise", 255) | ("stretched" | "land30", 300) | ("land30", 512) if !on.on_device() => 2,
         _ => 1,
     }
