@@ -2203,7 +2203,7 @@ rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
  * - The matrix needs 12 bytes per entry and 8 bytes per row. With 2^31 or more rows or columns, the matrix needs 16
  *   bytes instead of 12 bytes per entry. If there are unsorted or repeated entries, the matrix needs 8 additional
  *   bytes per entry.
- * - The call sorts large matrices in parallel with the default number of threads.
+ * - The call copies or sorts a large matrix in parallel with the default number of threads.
  * - The `sparse_` functions run in one process. They do not distribute a matrix over MPI ranks.
  *
  * Required:

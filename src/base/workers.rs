@@ -2,7 +2,7 @@
 //! started only if the work is large enough.
 
 use crate::base::team::{Team, thread_share};
-use crate::error::{Result, collected, push};
+use crate::error::{Result, collected, push, reserve};
 use std::ops::Range;
 
 /// Pieces of work per thread. With more than one piece per thread, a thread that finishes early can process pieces of
@@ -95,6 +95,27 @@ impl Workers {
             None => Team::new(self.max_threads()).or_else(|_| Team::new(1))?,
         };
         self.team.insert(team).map(pieces, work)
+    }
+
+    /// Returns a vector of the values `value_at(0)` to `value_at(count - 1)`. Each thread writes its part of the new
+    /// memory.
+    pub fn compute_values<T: Copy + Send>(
+        &mut self,
+        count: usize,
+        allocation_name: &'static str,
+        value_at: impl Fn(usize) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        let mut values = Vec::new();
+        reserve(&mut values, count, allocation_name)?;
+        let mut remaining = SliceSplitter(&mut values.spare_capacity_mut()[..count]);
+        let pieces = divide_range(count, self.piece_count(count * size_of::<T>()))
+            .map(|range| (remaining.take_front(range.len()), range));
+        self.for_each_piece(pieces, |(part, range)| {
+            part.iter_mut().zip(range).for_each(|(value, k)| _ = value.write(value_at(k)));
+        })?;
+        // SAFETY: the pieces cover 0..count, and `for_each_piece` has processed all of them.
+        unsafe { values.set_len(count) };
+        Ok(values)
     }
 
     /// Calls `work` for all `pieces`, as [`Self::map`], but without results.

@@ -4,7 +4,7 @@
 use crate::base::csr::{Csr, ROW_POINTERS_NAME, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::memory::check_available;
-use crate::base::workers::{SliceSplitter, Workers, divide_lanes, divide_range};
+use crate::base::workers::{SliceSplitter, Workers, divide_lanes};
 use crate::error::{Error, Location, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ impl<I: Index> AssembledMatrix<I> {
         Ok(Self { csr: Csr { cols, ptr, col, val }, entry_positions, input_count })
     }
 
-    /// Builds the matrix from rows. Row i has the entries `ptr[i]..ptr[i + 1]`, and entry k has the column `column_at(k)`
+    /// Builds the matrix from rows. Row i has the entries `ptr[i]..ptr[i + 1]`. Entry k has the column `column_at(k)`
     /// and the value `values[k]`. Returns `None` if the columns of a row do not strictly ascend.
     pub fn from_ordered_rows(
         cols: usize,
@@ -67,22 +67,8 @@ impl<I: Index> AssembledMatrix<I> {
         if workers.map(divide_lanes(&ptr, piece_count), ascend)?.contains(&false) {
             return Ok(None);
         }
-        let (mut col, mut val) = (Vec::new(), Vec::new());
-        reserve(&mut col, count, INDEX_ALLOCATION)?;
-        reserve(&mut val, count, VALUE_ALLOCATION)?;
-        let mut remaining_col = SliceSplitter(&mut col.spare_capacity_mut()[..count]);
-        let mut remaining_val = SliceSplitter(&mut val.spare_capacity_mut()[..count]);
-        let pieces = divide_range(count, piece_count)
-            .map(|k| (remaining_col.take_front(k.len()), remaining_val.take_front(k.len()), k));
-        workers.for_each_piece(pieces, |(col, val, range)| {
-            range.clone().zip(col).for_each(|(k, col)| _ = col.write(I::of(column_at(k))));
-            values[range].iter().zip(val).for_each(|(&value, val)| _ = val.write(value));
-        })?;
-        // SAFETY: the pieces cover 0..count, and each piece has written its part of both arrays.
-        unsafe {
-            col.set_len(count);
-            val.set_len(count);
-        }
+        let col = workers.compute_values(count, INDEX_ALLOCATION, |k| I::of(column_at(k)))?;
+        let val = workers.compute_values(count, VALUE_ALLOCATION, |k| values[k])?;
         Ok(Some(Self::from_csr(Csr { cols, ptr, col, val })))
     }
 

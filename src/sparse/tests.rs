@@ -130,7 +130,7 @@ fn separate_long_rows_add_no_padding() {
 #[test]
 fn ordered_rows_equal_assembled_entries() {
     for rows in [0, 1, 2, 3, 5, 17, 64, 65, 300] {
-        let columns_of = |i: usize| (0..rows).filter(move |j| (i * 7 + j * 3) % 5 == 0 || i == 4);
+        let columns_of = |i: usize| (0..rows).filter(move |j| (i * 7 + j * 3).is_multiple_of(5) || i == 4);
         let entries: Vec<(usize, usize)> = (0..rows).flat_map(|i| columns_of(i).map(move |j| (i, j))).collect();
         let values: Vec<f64> = (0..entries.len()).map(|k| 0.5 - k as f64).collect();
         let mut ptr = vec![0; rows + 1];
