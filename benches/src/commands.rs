@@ -423,7 +423,7 @@ pub struct GridsArgs {
 #[derive(Clone, Debug, Args)]
 pub struct SparseArgs {
     /// poisson3d_N, convdiff3d_N_upwind_pP, tetrahedra_N or another name of tests/problems/src/sparse.rs, or the path of
-    /// a file (.mtx, .rsa, .rua or .rb, also with .gz).
+    /// a Matrix Market or Harwell-Boeing file, which may be compressed with gzip.
     #[arg(default_value = "poisson3d_100")]
     system: String,
     /// Formats whose products are measured.

@@ -4,7 +4,7 @@ use crate::contest::output_of;
 use crate::device::{Device, DeviceArray, Queue};
 use crate::solver::checked;
 use crate::timing::Samples;
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use rrbsolver::abi::{
     sparse_arrays, sparse_create_csc, sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int,
     sparse_get_real, sparse_handle, sparse_multiply, sparse_read, sparse_set_monitor, sparse_set_options,
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// A name of `rrbsolver_problems::sparse::system`.
+    /// A name of `rrbsolver_problems::sparse::system`, or the path of a matrix file.
     pub name: String,
     /// Formats whose products are measured, without the check of the input.
     pub formats: Vec<String>,
@@ -71,7 +71,7 @@ pub struct SolveRow {
     /// Seconds from the arrays of the matrix to a handle; none for other programs, whose setup includes this time.
     #[serde(default)]
     pub create: Samples,
-    /// Seconds of `sparse_factorize`.
+    /// Seconds of `sparse_factorize`, or of the setup of another program.
     pub factorize: Samples,
     /// Seconds from x = 0 to x.
     pub solve: Samples,
@@ -109,7 +109,12 @@ impl Rows {
     /// Reads the matrix from the file with this name, or generates the system with this name.
     fn of_name(name: &str) -> Result<Self> {
         let path = Path::new(name);
-        if path.is_file() { Library::read(path)?.rows() } else { Self::generate(name) }
+        if !path.is_file() {
+            return Self::generate(name);
+        }
+        let library = Library::read(path)?;
+        ensure!(library.int(info::ROWS) == library.int(info::COLS), "{name}: the matrix is not square");
+        library.rows()
     }
 
     /// Generates the system with this name.

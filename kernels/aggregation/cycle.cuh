@@ -31,7 +31,7 @@ template <class V> struct Level {
     // r: right-hand side; first_iterate: f_i r_i, the first Jacobi step from zero. On the finest level, the first step
     // after the coarse correction overwrites first_iterate.
     V *r, *first_iterate;
-    V *c, *z; // z: result; c: result of the first of two cycles
+    V *c, *z; // z: result; c: result of the first of two cycles, a null pointer on the finest level
     uint32_t rows;
     uint16_t width;
     uint16_t uses_two_cycles; // 1: the system of this level is solved by two cycles; 0: by one
@@ -195,13 +195,15 @@ template <class V> __device__ inline void compute_slice_lengths(const ConvertArg
     });
 }
 
-// Upper bound of the weights of all Jacobi steps.
+// Upper bound of the weights in src/aggregation/cuda/mod.rs. The product of jacobi_factor and step_factor (`smooth`)
+// must not overflow.
 constexpr double MAX_STEP_WEIGHT = 3.0;
 
 // Converts the rows, and computes jacobi_factor = step_weight / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). Let S be
 // the diagonal matrix of the s_i. The eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem. Jacobi steps with
 // the weights of src/aggregation/cuda/mod.rs therefore contract the error in the A-norm. If no coupling and no row sum
-// is negative, s_i = 2 d_i. Jacobi steps do not change a row whose factors overflow.
+// is negative, s_i = 2 d_i. If a factor of a row could overflow,
+// jacobi_factor is 0, and Jacobi steps do not change this row.
 template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
     for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];

@@ -85,7 +85,7 @@ pub mod limits {
     /// multigrid.
     ///
     /// Multigrid needs nearly one more iteration per component. amg needs 10 to 22 iterations, each at two to three
-    /// times the cost of an iteration with multigrid, and its setup costs as much as 13 to 30 iterations.
+    /// times the cost of an iteration with multigrid, and its setup costs as much as 10 to 30 iterations.
     pub const MIN_UNRESOLVED_FOR_AMG: usize = 12;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on the CPU. A product
     /// with the inverse then reads at most 8 MB.
@@ -465,7 +465,7 @@ fn sparse_rules() -> [AutoRule; 6] {
             &["A device has no kernels for the formats `coo`, `csc`, `jds`, `tjds` and `skyline`, and for other \
                orderings than `multicolour` in `gauss_seidel`, `sor`, `ssor`, `ic0` and `ilu0`. It supports fewer than \
                2^31 rows and columns. For `bicg`, a copy of the transpose must fit into `format_memory`. \
-               `transpose=none` selects the CPU."],
+               With `transpose=none`, `auto` selects the CPU."],
         ),
         make_rule(
             opt::SOLVER,

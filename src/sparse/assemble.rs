@@ -51,7 +51,8 @@ impl<I: Index> AssembledMatrix<I> {
     }
 
     /// Builds the matrix from rows. Row i has the entries `ptr[i]..ptr[i + 1]`. Entry k has the column `column_at(k)`
-    /// and the value `values[k]`. Returns `None` if the columns of a row do not strictly ascend.
+    /// and the value `values[k]`. `ptr` starts with 0 and ends with the number of values. Returns `None` if the columns
+    /// of a row do not strictly ascend.
     pub fn from_ordered_rows(
         cols: usize,
         ptr: Vec<usize>,
@@ -61,9 +62,8 @@ impl<I: Index> AssembledMatrix<I> {
     ) -> Result<Option<Self>> {
         let count = values.len();
         let piece_count = workers.piece_count(count * (size_of::<I>() + size_of::<f64>()));
-        let ascend = |mut rows: Range<usize>| {
-            rows.all(|i| (ptr[i]..ptr[i + 1]).skip(1).all(|k| column_at(k - 1) < column_at(k)))
-        };
+        let ascend =
+            |mut rows: Range<usize>| rows.all(|i| (ptr[i] + 1..ptr[i + 1]).all(|k| column_at(k - 1) < column_at(k)));
         if workers.map(divide_lanes(&ptr, piece_count), ascend)?.contains(&false) {
             return Ok(None);
         }

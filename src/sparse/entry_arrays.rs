@@ -6,8 +6,9 @@ use super::matrix::{Matrix, MatrixIndex};
 use crate::base::csr::ROW_POINTERS_NAME;
 use crate::base::heap::boxed;
 use crate::base::index::{Indices, fits_u32};
+use crate::base::memory::check_available;
 use crate::base::workers::Workers;
-use crate::error::{Result, collected};
+use crate::error::Result;
 
 /// What the two index arrays of the caller contain.
 #[derive(Clone, Copy, PartialEq)]
@@ -59,8 +60,11 @@ impl EntryArrays<'_> {
     /// Builds the matrix with indices of type I.
     fn assemble<I: MatrixIndex>(&self, values: &[f64], workers: &mut Workers) -> Result<Box<dyn Matrix>> {
         if self.layout == EntryLayout::Rows {
-            let row_starts = (0..self.first_indices.len()).map(|i| self.index_at(self.first_indices, i));
-            let ptr = collected(row_starts, ROW_POINTERS_NAME)?;
+            // Rows with ascending columns need no sort, so all threads copy them.
+            let pointer_count = self.first_indices.len();
+            check_available(pointer_count as u128 * size_of::<usize>() as u128, ROW_POINTERS_NAME)?;
+            let row_start = |i| self.index_at(self.first_indices, i);
+            let ptr = workers.compute_values(pointer_count, ROW_POINTERS_NAME, row_start)?;
             let column_at = |k| self.index_at(self.second_indices, k);
             if let Some(matrix) = AssembledMatrix::<I>::from_ordered_rows(self.cols, ptr, column_at, values, workers)? {
                 return Ok(boxed(matrix, "a matrix")?);
@@ -73,7 +77,7 @@ impl EntryArrays<'_> {
         Ok(boxed(matrix, "a matrix")?)
     }
 
-    /// Returns entry k of an array that has passed the checks of [`Self::matrix`], with indices from 0.
+    /// Returns `indices[k]` minus the index base. The arrays must have passed the checks of [`Self::matrix`].
     fn index_at(&self, indices: Indices, k: usize) -> usize {
         (indices.get(k) - self.index_base) as usize
     }

@@ -317,7 +317,7 @@ impl<'c> Judge<'c> {
         accept(justified, || format!("{event:?}"))
     }
 
-    /// Returns whether `solver=cg` must not break down.
+    /// Returns whether `solver=cg` and `solver=steepest_descent` must not break down.
     fn definite(&self) -> bool {
         let definite = ["dominant, symmetric", "Laplacian"].contains(&self.case.kind);
         definite && !["ilu0", "chebyshev"].contains(&self.method().1) && !self.wild()

@@ -25,7 +25,8 @@ use crate::error::Result;
 /// p(l) = 1 - 4 l + 16/5 l^2,   |p(l)| < 1 for 0 < l <= 1.
 /// ```
 ///
-/// p is a Chebyshev polynomial of the fourth kind, which requires no lower bound of the eigenvalues (Lottes 2023).
+/// p is a Chebyshev polynomial of the fourth kind, which requires no lower bound of the eigenvalues (Lottes 2023). No
+/// weight may exceed `MAX_STEP_WEIGHT` of cycle.cuh.
 const FINEST_STEP_WEIGHTS: [f64; 2] = [1.105_572_809_000_084, 2.894_427_190_999_916];
 /// Weight of the only Jacobi step on a coarse level. docs/development/experiments.md compares weights.
 const COARSE_STEP_WEIGHT: f64 = 1.65;

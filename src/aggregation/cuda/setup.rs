@@ -257,8 +257,8 @@ impl SetupWorkspace {
             let slice_start = layout.reserve_bytes(4 * (slices + 2));
             let [row_sum, jacobi_factor, r, first_iterate, z] =
                 [0; 5].map(|_: u8| layout.reserve_bytes(real_bytes * n));
-            // Two cycles run on coarse levels only.
-            let c = layout.reserve_bytes(if k == 0 { 0 } else { real_bytes * n });
+            // Two cycles run on coarse levels only, so the finest level has no c.
+            let c = if k == 0 { 0 } else { layout.reserve_bytes(real_bytes * n) };
             let rows = n as u32;
             let level = Level {
                 slice_start,

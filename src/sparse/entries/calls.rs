@@ -216,8 +216,8 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the rows
 ///   has no kernel on a device. The methods gauss_seidel and sor and the preconditioners ssor, ic0 and ilu0 require
 ///   `ordering=multicolour`. The message names what has kernels.
-/// - `RRB_ERR_UNSUPPORTED`: the method is bicg with an unsymmetric matrix on a device, but the handle may not store a
-///   copy of A' (`transpose`, `format_memory`). Only the formats dia and diagonal need no copy.
+/// - `RRB_ERR_UNSUPPORTED`: the method is bicg, A is not symmetric, and a device stores A in another format than dia
+///   and diagonal. Either `transpose=none` is set, or `transpose=auto` is set and a copy of A' exceeds `format_memory`.
 /// - `RRB_ERR_UNSUPPORTED`: `precision=single` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the matrix has 2^31 rows or more, or the library was built
 ///   without kernels.
@@ -316,7 +316,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - If `solver=auto` selected cg, and this method detects that the matrix is indefinite, the solve continues with the
 ///   method minres. `RRB_INFO_SOLVER` then reports minres.
 /// - The results are bitwise identical for any number of threads.
-/// - The call starts no thread. It allocates memory only in the first call on a device with arrays on the host.
+/// - On the CPU, the call starts no thread and allocates no memory. On a device, the first call with arrays on the host
+///   allocates buffers and starts up to seven threads.
 ///
 /// # Fortran
 /// `call solver%solve(b, x [, stat] [, errmsg])`
@@ -418,7 +419,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, the matrix has
-///   2^31 rows or columns or more, or the library was built without kernels.
+///   2^31 or more rows or columns, or the library was built without kernels.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
@@ -475,7 +476,7 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, the matrix has
-///   2^31 rows or columns or more, or the library was built without kernels.
+///   2^31 or more rows or columns, or the library was built without kernels.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation

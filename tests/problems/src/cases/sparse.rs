@@ -395,7 +395,7 @@ fn guess(r: &mut Random, values: &[f64], features: &mut Vec<&'static str>) -> Ve
         .collect()
 }
 
-/// Solvers, preconditioners, formats and orderings that the options select.
+/// Values of the option `solver`, in the order of their numbers.
 pub const SOLVERS: [&str; 11] =
     ["auto", "jacobi", "gauss_seidel", "sor", "cg", "bicg", "minres", "bicgstab", "gmres", "idr", "steepest_descent"];
 /// Preconditioners.
