@@ -202,8 +202,8 @@ constexpr double MAX_STEP_WEIGHT = 3.0;
 // Converts the rows, and computes jacobi_factor = step_weight / s_i with s_i = max(2 d_i, d_i + sum_j |a_ij|). Let S be
 // the diagonal matrix of the s_i. The eigenvalues of S^-1 A are at most 1, by Gershgorin's theorem. Jacobi steps with
 // the weights of src/aggregation/cuda/mod.rs therefore contract the error in the A-norm. If no coupling and no row sum
-// is negative, s_i = 2 d_i. If a factor of a row could overflow,
-// jacobi_factor is 0, and Jacobi steps do not change this row.
+// is negative, s_i = 2 d_i. If a factor of a row could overflow, jacobi_factor is 0, and Jacobi steps do not change
+// this row.
 template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
     for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];

@@ -13,9 +13,9 @@ use crate::rrb::backend::{CostOfAggregation, MAX_INVERTED_ROWS_ON_DEVICE, reject
 
 /// Cost models of `cycle=auto`, measured on an H200 with bf16. `SMALL_GRID_COSTS` is measured on 512 x 512 nodes, where
 /// launches dominate. `LARGE_GRID_COSTS` is measured on 2047 x 2047 nodes, where memory traffic dominates. The
-/// contraction is 0.45 because the residual norm was reduced to 1e-6 in 17 iterations: 0.45^17 = 1.3e-6. The
-/// costs were measured with one Jacobi step on the finest level. The second step makes an iteration more expensive, and
-/// reduces the number of iterations by about the same factor (docs/development/experiments.md).
+/// contraction is 0.45 because the residual norm was reduced to 1e-6 in 17 iterations: 0.45^17 = 1.3e-6. The costs were
+/// measured with one Jacobi step on the finest level. The second step makes an iteration more expensive, and reduces
+/// the number of iterations by about the same factor (docs/development/experiments.md).
 const SMALL_GRID_COSTS: CostOfAggregation = CostOfAggregation {
     aggregation_setup: 60.0,
     level_factorization: 20.0,
