@@ -508,19 +508,46 @@ fn with_hub(mut a: System) -> System {
     a
 }
 
+/// Without aggregates, the cycle of amg consists of the two Jacobi steps of the finest level. A plain program computes
+/// them: z += w (r - A z) / s with the weights w = 2 - 2 / sqrt(5) and 2 + 2 / sqrt(5), and s = max(2 d, d + sum |a|).
+fn jacobi_steps_of_the_finest_level() {
+    let a = five_points(40, [8.0, -1.0, -1.0, -1.0, -1.0]);
+    let s = Entries { rows: a.n, cols: a.n, entries: a.entries.clone() }.solver();
+    s.options("backend=cuda solver=cg preconditioner=amg precision=f64").unwrap();
+    s.factorize().unwrap();
+    let r = x_of(a.n);
+    let (mut diagonal, mut magnitude) = (vec![0.0; a.n], vec![0.0; a.n]);
+    for &(i, j, value) in &a.entries {
+        magnitude[i] += value.abs();
+        diagonal[i] += if i == j { value } else { 0.0 };
+    }
+    let mut z = vec![0.0; a.n];
+    for weight in [2.0 - 2.0 / 5f64.sqrt(), 2.0 + 2.0 / 5f64.sqrt()] {
+        let mut residual = r.clone();
+        a.entries.iter().for_each(|&(i, j, value)| residual[i] -= value * z[j]);
+        (0..a.n).for_each(|i| z[i] += weight * residual[i] / magnitude[i].max(2.0 * diagonal[i]));
+    }
+    let largest = z.iter().fold(0.0, |largest: f64, z| largest.max(z.abs()));
+    for (i, (found, expected)) in s.apply(&r).unwrap().iter().zip(&z).enumerate() {
+        // The order of the sums of five terms differs.
+        assert!((found - expected).abs() <= 1e-14 * largest, "row {i}: {found} instead of {expected}");
+    }
+}
+
 /// Multigrid by aggregation: at most 3 iterations more than on the CPU, which forms other aggregates and uses another
-/// cycle. The matrix `hub` has a long row. No row of `dominant` is in an aggregate, so the hierarchy has one level and
-/// no inverse. A second factorization keeps the aggregates.
+/// cycle. The count may differ by 1 from that of the emulated device, because sums have another order. The matrix `hub`
+/// has a long row. No row of `dominant` is in an aggregate, so the hierarchy has one level and no inverse. A second
+/// factorization keeps the aggregates.
 fn multigrid() {
     let mut failed = Rows::default();
-    for (matrix, options) in [
-        ("poisson2d_40", "precision=auto"),
-        ("poisson2d_40", "precision=f64"),
-        ("poisson3d_14", "precision=auto"),
-        ("blocks3_24", "precision=auto"),
-        ("tetrahedra_12", "precision=auto"),
-        ("hub", "precision=auto"),
-        ("dominant", "precision=auto"),
+    for (matrix, options, emulated) in [
+        ("poisson2d_40", "precision=auto", 9),
+        ("poisson2d_40", "precision=f64", 9),
+        ("poisson3d_14", "precision=auto", 8),
+        ("blocks3_24", "precision=auto", 23),
+        ("tetrahedra_12", "precision=auto", 10),
+        ("hub", "precision=auto", 9),
+        ("dominant", "precision=auto", 6),
     ] {
         failed.row(&format!("{matrix} {options}"), || {
             let a = match matrix {
@@ -538,7 +565,8 @@ fn multigrid() {
                 assert!(s.real(key::FINAL_RESIDUAL) <= 1e-6);
                 s.int(key::ITERATIONS)
             });
-            assert!(of_cuda <= of_cpu + 3, "{of_cuda} iterations, {of_cpu} on the CPU");
+            let is_expected = of_cuda <= of_cpu + 3 && (of_cuda - emulated).abs() <= 1;
+            assert!(is_expected, "{of_cuda} iterations, {of_cpu} on the CPU, {emulated} on the emulated device");
             s.factorize().unwrap();
             let mut x = vec![0.0; a.n];
             s.solve(&b, &mut x).unwrap();
@@ -618,6 +646,7 @@ device::device_tests! { devices();
     indefinite_systems
     multicolour_sweeps
     triangular_solves_by_colours
+    jacobi_steps_of_the_finest_level
     multigrid
     not_on_a_device
     bad_values
