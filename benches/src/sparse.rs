@@ -113,13 +113,18 @@ impl Rows {
             return Self::generate(name);
         }
         let library = Library::read(path)?;
-        ensure!(library.int(info::ROWS) == library.int(info::COLS), "{name}: the matrix is not square");
+        let [rows, cols] = [info::ROWS, info::COLS].map(|key| library.int(key));
+        ensure!(rows == cols, "{name} contains a matrix of {rows} rows and {cols} columns; pass a square matrix");
         library.rows()
     }
 
     /// Generates the system with this name.
     pub(crate) fn generate(name: &str) -> Result<Self> {
-        Self::of(system(name).with_context(|| format!("unknown system {name}"))?)
+        Self::of(system(name).with_context(|| {
+            format!(
+                "{name} is neither the name of a system, such as poisson3d_100 or tetrahedra_40, nor the path of a file"
+            )
+        })?)
     }
 
     fn of(system: System) -> Result<Self> {
